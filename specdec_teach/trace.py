@@ -1,0 +1,221 @@
+"""What a run leaves behind: frozen records of every cycle, and the Trace that holds them.
+
+A Trace is plain data (ints, floats, strings, tuples): it can be saved as JSON, loaded on a machine without torch and
+drawn by any view. Invariant: every number that a view shows is in here; no view ever computes one from a model.
+It does not know the engine, torch, or how it is drawn; `show`, `to_html` and `to_svg` ask the installed renderer.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from specdec_teach import views
+from specdec_teach.records import from_plain, read_json, to_plain, write_json
+
+__all__ = ["KV", "SCHEMA_VERSION", "Bar", "Cycle", "Decision", "Draws", "Meta", "Prefill", "Seconds", "Top", "Trace"]
+
+SCHEMA_VERSION = 1
+
+Status = Literal["accepted", "rejected", "unused", "cut"]
+LastKind = Literal["correction", "bonus", "none"]
+FinishReason = Literal["eos", "stop", "length", "context"]
+
+
+@dataclass(frozen=True, slots=True)
+class KV:
+    """A cache's write pointer through one cycle, counted in tokens.
+
+    `before`: where it stood when the cycle began. `written`: the highest it got. `after`: where the rewind left it.
+    """
+
+    before: int
+    written: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Top:
+    """The likeliest tokens of one distribution as (token id, probability), likeliest first, and the mass of the rest."""
+
+    tokens: tuple[tuple[int, float], ...]
+    rest: float
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One token's probabilities in one row: target `p`, draft `q`, and the normalised `residual` [p − q]₊ / β."""
+
+    token: int
+    p: float
+    q: float
+    residual: float
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What became of one proposed token.
+
+    `position` counts the drafts of the cycle from 1. `p`, `q`: probabilities of `token` in the processed distributions
+    of target and draft. `u`: the uniform number it was judged with, `accept_probability` = min(1, p/q); both None when
+    greedy or never judged. `alpha` = Σ min(p, q) over the whole vocabulary. `bars` holds p, q and residual of every
+    token that is among the eight likeliest of p or of q, the proposed token and the token drawn instead of it.
+    `status` is "unused" behind a rejection and "cut" behind the end of the text.
+    """
+
+    position: int
+    token: int
+    p: float
+    q: float
+    u: float | None
+    accept_probability: float | None
+    accepted: bool
+    alpha: float
+    p_top: Top
+    q_top: Top
+    residual_top: Top
+    bars: tuple[Bar, ...]
+    status: Status
+    forced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """The draw numbers that a cycle used in each random stream, as (first, count): no number is used twice."""
+
+    draft: tuple[int, int]
+    accept: tuple[int, int]
+    token: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Seconds:
+    """Where the wall-clock time of a cycle went, in seconds."""
+
+    draft: float
+    target: float
+    verify: float
+    other: float
+
+
+@dataclass(frozen=True, slots=True)
+class Prefill:
+    """The work before the first cycle: tokens fed to each model (None: the drafter keeps no cache), and seconds."""
+
+    target: int
+    draft: int | None
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """One round of Draft → Verify → Commit → Rollback.
+
+    `gamma`: the draft length asked for. `proposed`: the draft tokens. `accepted`: how many of them were kept.
+    `emitted`: the new committed tokens (the kept drafts and `last`). `last`: the token after them, None when the text
+    ended before it; `last_kind` says where it came from and `last_top` shows the distribution it was drawn from.
+    `committed_before`, `committed_after`: counts of tokens, prompt included. `target_kv`, `draft_kv`: the pointers.
+    `stop_cut`: drafts that stood behind the end of the text. `text`: what this cycle adds to the visible text.
+    """
+
+    index: int
+    gamma: int
+    proposed: tuple[int, ...]
+    accepted: int
+    emitted: tuple[int, ...]
+    last: int | None
+    last_kind: LastKind
+    last_top: Top | None
+    committed_before: int
+    committed_after: int
+    target_kv: KV
+    draft_kv: KV | None
+    decisions: tuple[Decision, ...]
+    rng: Draws
+    degenerate_residual: bool
+    seconds: Seconds
+    stop_cut: int
+    text: str
+    blocks: Mapping[str, tuple[int, ...]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """How the run was made. `lossless`: the emitted text follows the target's processed distribution exactly."""
+
+    schema_version: int
+    target: str
+    target_revision: str
+    draft: str | None
+    draft_revision: str | None
+    drafter: str | None
+    dtype: str
+    decoder: str
+    vocab: int
+    sampling: Mapping[str, object]
+    gamma: int
+    verify: str
+    cache: str
+    seed: int
+    speculate: bool
+    max_new_tokens: int
+    lossless: bool
+    forced: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A whole run: how it was made, the prompt's ids, every cycle, and the display text of every token id in it.
+
+    `pieces` maps a token id to the text it adds; a token that is only part of a character stands as `<0xE2>` for each
+    byte. `dropped` counts the oldest cycles that were not kept (`trace=n` keeps the last n).
+    """
+
+    meta: Meta
+    prompt: tuple[int, ...]
+    prefill: Prefill | None
+    cycles: tuple[Cycle, ...]
+    finish_reason: FinishReason | None
+    pieces: Mapping[int, str] = field(default_factory=dict)
+    dropped: int = 0
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the trace as plain JSON types; `Trace.from_dict` is its inverse."""
+        plain = to_plain(self)
+        assert isinstance(plain, dict)
+        return plain
+
+    @classmethod
+    def from_dict(cls, plain: object) -> Trace:
+        """Build a Trace from `to_dict`'s output; refuses another schema version or a field of the wrong kind."""
+        return from_plain(cls, plain, SCHEMA_VERSION)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the trace as UTF-8 JSON and return the path."""
+        return write_json(self.to_dict(), path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Trace:
+        """Read a trace that `save` wrote; needs no torch."""
+        return cls.from_dict(read_json(path))
+
+    def to_table(self) -> str:
+        """Return the run as plain text: a line per cycle and a line per decision."""
+        from specdec_teach.table import render
+
+        return render(self)
+
+    def show(self) -> object:
+        """Return the cycle player for a notebook (needs the installed widgets)."""
+        return views.renderer().show(self)
+
+    def to_html(self, path: str | os.PathLike[str]) -> Path:
+        """Write one self-contained page that plays this run without server or network, and return its path."""
+        return views.renderer().to_html(self, Path(path))
+
+    def to_svg(self, cycle: int = 0) -> str:
+        """Return a deterministic still of one cycle as SVG text; `cycle` is its index in the run."""
+        return views.renderer().to_svg(self, cycle)

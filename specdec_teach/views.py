@@ -1,0 +1,44 @@
+"""Find the renderer that draws a Trace, through the entry-point group `specdec_teach.views`.
+
+Invariant: the engine package never imports a widget; whoever installs a renderer registers it here.
+It does not know what a view looks like.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, cast
+
+from specdec_kernels.errors import EngineFailure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from specdec_teach.trace import Trace
+
+__all__ = ["GROUP", "Renderer", "renderer"]
+
+GROUP = "specdec_teach.views"
+
+
+class Renderer(Protocol):
+    """What a package of views offers."""
+
+    def show(self, trace: Trace, *, rerun: Callable[[int | None], Trace] | None = None) -> object:
+        """Return a notebook object that plays `trace`; `rerun(j)` makes the trace with a rejection forced at j."""
+
+    def to_html(self, trace: Trace, path: Path) -> Path:
+        """Write a self-contained page and return its path."""
+
+    def to_svg(self, trace: Trace, cycle: int) -> str:
+        """Return one cycle as SVG text."""
+
+
+@cache
+def renderer() -> Renderer:
+    """Return the installed renderer; EngineFailure when there is none."""
+    for entry in entry_points(group=GROUP, name="default"):
+        return cast(Renderer, entry.load())
+    raise EngineFailure("no renderer is installed for traces; install the project with `pip install .` and try again")

@@ -1,0 +1,163 @@
+"""Build lessons/NN_name.ipynb from lessons/src/NN_name.py: read, execute, store in one canonical form.
+
+jupytext reads the source, nbclient executes it; what is ours is the canonical form. Invariant: two builds of one source
+are the same bytes, and the notebook holds nothing that differs from run to run. It does not know what a lesson teaches.
+
+    python -m lessons.build            every lesson
+    python -m lessons.build 00 03      those lessons
+    python -m lessons.build --check    build nothing; status 1 when a notebook is missing or older than its source
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import re
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jupytext
+import nbclient
+import nbformat
+
+__all__ = ["ADDRESS", "NOTEBOOKS", "SOURCES", "BuildError", "build", "canonical", "main", "read_source"]
+
+NOTEBOOKS = Path(__file__).resolve().parent
+SOURCES = NOTEBOOKS / "src"
+ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
+"""What a memory address looks like in an output."""
+
+_WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+_KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+_LANGUAGE = {"file_extension": ".py", "mimetype": "text/x-python", "name": "python", "pygments_lexer": "ipython3"}
+_OWN_METADATA = "lesson"
+_SECONDS = 300
+
+
+class BuildError(Exception):
+    """A lesson that cannot be stored: a cell fails, writes to stderr, or prints something that differs each time."""
+
+
+def read_source(path: Path) -> Any:
+    """Return the source as a notebook without outputs: fixed metadata, cell ids from position and content."""
+    read = jupytext.read(path, fmt="py:percent")
+    own = read.metadata.get(_OWN_METADATA)
+    notebook = nbformat.v4.new_notebook(metadata={"kernelspec": _KERNEL, "language_info": _LANGUAGE})
+    if own is not None:
+        notebook.metadata[_OWN_METADATA] = own
+    for index, cell in enumerate(read.cells):
+        make: Any = nbformat.v4.new_code_cell if cell.cell_type == "code" else nbformat.v4.new_markdown_cell
+        mark = hashlib.sha256(f"{cell.cell_type}\n{cell.source}".encode()).hexdigest()[:8]
+        metadata = {"tags": list(cell.metadata["tags"])} if cell.metadata.get("tags") else {}
+        notebook.cells.append(make(cell.source, id=f"c{index:02d}-{mark}", metadata=metadata))
+    return notebook
+
+
+def canonical(notebook: Any, name: str) -> str:
+    """Return an executed notebook as the text of its file; BuildError when an output cannot be stored.
+
+    Execution counts become 1, 2, 3 …, so that nbval compares every cell; stream pieces are joined, since the kernel
+    splits them by the clock; widget views go, since their models are gone when the notebook is opened.
+    """
+    number = 0
+    for cell in notebook.cells:
+        if cell.cell_type != "code":
+            continue
+        number += 1
+        cell.execution_count = number
+        cell.metadata.pop("execution", None)
+        cell.outputs = [_output(output, number, f"{name}, code cell {number}") for output in _joined(cell.outputs)]
+    notebook.metadata.pop("widgets", None)
+    nbformat.validate(notebook)
+    text = nbformat.writes(notebook, version=4)
+    return json.dumps(json.loads(text), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def _joined(outputs: Iterable[Any]) -> list[Any]:
+    kept: list[Any] = []
+    for output in outputs:
+        if kept and output.output_type == "stream" == kept[-1].output_type and output.name == kept[-1].name:
+            kept[-1].text += output.text
+        else:
+            kept.append(output)
+    return kept
+
+
+def _output(output: Any, number: int, where: str) -> Any:
+    if output.output_type == "stream" and output.name != "stdout":
+        raise BuildError(f"{where} writes to {output.name}: {output.text.strip()[:200]!r}; remove the cause")
+    if output.output_type == "execute_result":
+        output.execution_count = number
+    if _WIDGET_VIEW in output.get("data", {}):
+        del output.data[_WIDGET_VIEW]
+        if "text/html" not in output.data:
+            raise BuildError(f"{where} shows a widget without a still; give it a text/html representation")
+    for text in (output.get("text", ""), *(value for value in output.get("data", {}).values())):
+        if isinstance(text, str) and (found := ADDRESS.search(text)):
+            raise BuildError(f"{where} prints the address {found[0]}, which differs each time; print a value instead")
+    return output
+
+
+def build(source: Path) -> Path:
+    """Execute one source in an empty folder and write its notebook; return the notebook's path."""
+    notebook = read_source(source)
+    with tempfile.TemporaryDirectory() as folder:
+        client = nbclient.NotebookClient(
+            notebook, timeout=_SECONDS, kernel_name="python3", resources={"metadata": {"path": folder}}
+        )
+        try:
+            client.execute()
+        except nbclient.exceptions.CellExecutionError as error:
+            raise BuildError(f"{source.name} fails:\n{error}") from None
+    target = NOTEBOOKS / f"{source.stem}.ipynb"
+    part = target.with_suffix(".part")
+    part.write_text(canonical(notebook, source.name), encoding="utf-8")
+    part.replace(target)
+    return target
+
+
+def stale(source: Path) -> bool:
+    """Return whether the notebook of `source` is missing or its cells are not those of the source."""
+    target = NOTEBOOKS / f"{source.stem}.ipynb"
+    if not target.exists():
+        return True
+    stored = nbformat.read(target, as_version=4)
+    wanted = read_source(source)
+    return _cells(stored) != _cells(wanted) or stored.metadata != wanted.metadata
+
+
+def _cells(notebook: Any) -> list[tuple[Any, ...]]:
+    return [(cell.id, cell.cell_type, cell.source, dict(cell.metadata)) for cell in notebook.cells]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Build the lessons named by their numbers, or all of them."""
+    parser = argparse.ArgumentParser(
+        prog="python -m lessons.build", description="Build the notebooks from lessons/src."
+    )
+    parser.add_argument("numbers", nargs="*", metavar="NN", help="which lessons; all when none is named")
+    parser.add_argument("--check", action="store_true", help="build nothing; say which notebooks are out of step")
+    args = parser.parse_args(argv)
+    every = sorted(SOURCES.glob("[0-9][0-9]_*.py"))
+    wanted = [path for path in every if not args.numbers or path.name[:2] in args.numbers]
+    if unknown := set(args.numbers) - {path.name[:2] for path in wanted}:
+        parser.error(f"no lesson {', '.join(sorted(unknown))}; there are {', '.join(p.name[:2] for p in every)}")
+    if args.check:
+        behind = [path.stem for path in wanted if stale(path)]
+        print(f"out of step, run `make lessons`: {', '.join(behind)}" if behind else "every notebook is in step")
+        return int(bool(behind))
+    for path in wanted:
+        try:
+            print(f"{build(path).relative_to(NOTEBOOKS.parent)}", flush=True)
+        except BuildError as error:
+            print(error, file=sys.stderr)
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,126 @@
+"""`specdec-teach demo`: real cycles in a terminal, one after the other, as the engine makes them.
+
+Invariant: what is printed comes from the cycle's record; a glyph says what a colour says, so that nothing is lost
+without colour. It does not know how a cycle is computed.
+
+    ✓ accepted   ✗ rejected   · never judged   ✂ behind the end   ↺ correction   ★ bonus
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from specdec_kernels.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from specdec_teach.trace import KV, Cycle, Decision
+
+__all__ = ["add", "lines", "run"]
+
+_QUIET = "bright_black"
+_STATUS = {
+    "accepted": ("✓", "green"),
+    "rejected": ("✗", "red"),
+    "unused": ("·", _QUIET),
+    "cut": ("✂", "yellow"),
+}
+_LAST = {"correction": ("↺", "blue"), "bonus": ("★", "magenta")}
+_KEY = "✓ accepted  ✗ rejected  · never judged  ✂ behind the end  ↺ correction  ★ bonus"
+
+
+def add(commands: Any) -> None:
+    """Register the command."""
+    parser = commands.add_parser(
+        "demo",
+        help="watch real cycles in the terminal",
+        description="Run the embedded pair and print each cycle: what the draft proposed, how the target judged it, "
+        f"what both caches hold. {_KEY}",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--prompt", default="Once upon a time", help="the text to continue (%(default)s)")
+    parser.add_argument("--gamma", type=int, default=4, help="tokens proposed per cycle (%(default)s)")
+    parser.add_argument("--temperature", type=float, default=0.8, help="0 is greedy (%(default)s)")
+    parser.add_argument("--seed", type=int, default=7, help="equal seeds give equal runs (%(default)s)")
+    parser.add_argument("--max-new-tokens", type=int, default=32, metavar="N", help="stop after N (%(default)s)")
+    parser.add_argument("--reject-at", type=int, metavar="J", help="force a rejection at draft J of every cycle")
+    parser.add_argument("--delay", type=float, default=0.0, help="seconds to wait after each cycle (%(default)s)")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Play the run."""
+    from rich.console import Console
+    from rich.text import Text
+
+    import specdec_teach as sd
+    from specdec_teach.text import pieces
+
+    if not 0 <= args.delay <= 60:
+        raise InvalidInput(f"--delay {args.delay}; give seconds from 0 to 60")
+    sampling = sd.Sampling(temperature=args.temperature, seed=args.seed)
+    console = Console(highlight=False, soft_wrap=True)
+    pair = sd.load_pair()
+    engine = sd.Engine(pair.target, drafter=sd.ModelDrafter(pair.draft), tokenizer=pair.tokenizer, gamma=args.gamma)
+    stream = engine.stream(args.prompt, sampling, max_new_tokens=args.max_new_tokens, reject_at=args.reject_at)
+    console.print(Text(_KEY, style=_QUIET))
+    text, tokens, cycles = "", 0, 0
+    for cycle in stream:
+        ids = {*cycle.proposed, *cycle.emitted, *([] if cycle.last is None else [cycle.last])}
+        for line in lines(cycle, pieces(pair.tokenizer, ids)):
+            console.print(line)
+        text, tokens, cycles = text + cycle.text, tokens + len(cycle.emitted), cycles + 1
+        time.sleep(args.delay)
+    console.print(Text.assemble("\n", (args.prompt, _QUIET), text))
+    if cycles:
+        per = tokens / cycles
+        console.print(f"\n{tokens} tokens in {cycles} cycles: {per:.2f} for each forward pass of the target, not 1.")
+    return 0
+
+
+def lines(cycle: Cycle, pieces: Mapping[int, str]) -> Iterator[Text]:
+    """Yield the lines of one cycle; `pieces` holds the display text of each of its tokens."""
+    from rich.text import Text
+
+    yield Text(
+        f"\ncycle {cycle.index} · γ={cycle.gamma} · committed {cycle.committed_before} → {cycle.committed_after}"
+    )
+    row = Text("  ")
+    for decision in cycle.decisions:
+        glyph, colour = _STATUS[decision.status]
+        style = f"{colour} strike" if decision.status == "rejected" else colour
+        row.append(f"{glyph}{_shown(pieces, decision.token)} ", style=style)
+    if cycle.last is not None and cycle.last_kind in _LAST:
+        glyph, colour = _LAST[cycle.last_kind]
+        row.append(f" {glyph}{_shown(pieces, cycle.last)}", style=f"bold {colour}")
+    yield row
+    for decision in cycle.decisions:
+        if decision.status in ("accepted", "rejected"):
+            yield Text(f"    {_judged(decision, pieces)}", style=_QUIET)
+    draft = "" if cycle.draft_kv is None else f"    draft {_pointer(cycle.draft_kv)}"
+    yield Text(f"  C={cycle.committed_after}  target {_pointer(cycle.target_kv)}{draft}")
+
+
+def _judged(decision: Decision, pieces: Mapping[int, str]) -> str:
+    glyph = _STATUS[decision.status][0]
+    head = f"{glyph} {_shown(pieces, decision.token)}  p={decision.p:.3f} q={decision.q:.3f}"
+    if decision.u is None or decision.accept_probability is None:
+        verdict = "the target's likeliest" if decision.accepted else "not the target's likeliest"
+    else:
+        sign = "<" if decision.accepted else "≥"
+        verdict = f"u={decision.u:.3f} {sign} {decision.accept_probability:.3f}"
+    return f"{head} {verdict}{'  (forced)' if decision.forced else ''}"
+
+
+def _pointer(kv: KV) -> str:
+    back = f" ↩ {kv.after}" if kv.after != kv.written else ""
+    return f"L={kv.before} → {kv.written}{back}"
+
+
+def _shown(pieces: Mapping[int, str], token: int) -> str:
+    """Write a token so that spaces and line ends can be seen."""
+    return pieces[token].replace(" ", "␣").replace("\n", "⏎")

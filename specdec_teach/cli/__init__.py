@@ -35,7 +35,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         with contextlib.suppress(AttributeError):  # a stream that somebody replaced may not be reconfigurable
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     try:
-        return _dispatch(argv)
+        status = _dispatch(argv)
+        sys.stdout.flush()
+        return status
     except SystemExit as stop:  # argparse has already printed
         return stop.code if isinstance(stop.code, int) else 0
     except KeyboardInterrupt:

@@ -1,0 +1,77 @@
+"""Speculative decoding to learn from: a real engine whose every number can be seen.
+
+    import specdec_teach as sd
+    pair = sd.load_pair()
+    engine = sd.Engine(pair.target, drafter=sd.ModelDrafter(pair.draft), tokenizer=pair.tokenizer, gamma=4)
+    print(engine.generate("Once upon a time", sd.Sampling(temperature=0.8, seed=7)).text)
+
+Names are looked up when they are first used: importing the package loads no torch, plotly, matplotlib or Triton.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from specdec_kernels.errors import EngineFailure as EngineFailure
+    from specdec_kernels.errors import InvalidInput as InvalidInput
+    from specdec_kernels.errors import SpecDecError as SpecDecError
+    from specdec_teach import events as events
+    from specdec_teach import testing as testing
+    from specdec_teach.drafters.base import Drafter as Drafter
+    from specdec_teach.drafters.base import Proposal as Proposal
+    from specdec_teach.drafters.model import ModelDrafter as ModelDrafter
+    from specdec_teach.drafters.scripted import ScriptedDrafter as ScriptedDrafter
+    from specdec_teach.engine import Engine as Engine
+    from specdec_teach.exact import exact_law as exact_law
+    from specdec_teach.pairs import Pair as Pair
+    from specdec_teach.pairs import load_pair as load_pair
+    from specdec_teach.play import play as play
+    from specdec_teach.result import Result as Result
+    from specdec_teach.result import Stats as Stats
+    from specdec_teach.sampling import Sampling as Sampling
+    from specdec_teach.trace import Cycle as Cycle
+    from specdec_teach.trace import Decision as Decision
+    from specdec_teach.trace import Trace as Trace
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Cycle": "specdec_teach.trace",
+    "Decision": "specdec_teach.trace",
+    "Drafter": "specdec_teach.drafters.base",
+    "Engine": "specdec_teach.engine",
+    "EngineFailure": "specdec_kernels.errors",
+    "InvalidInput": "specdec_kernels.errors",
+    "ModelDrafter": "specdec_teach.drafters.model",
+    "Pair": "specdec_teach.pairs",
+    "Proposal": "specdec_teach.drafters.base",
+    "Result": "specdec_teach.result",
+    "Sampling": "specdec_teach.sampling",
+    "ScriptedDrafter": "specdec_teach.drafters.scripted",
+    "SpecDecError": "specdec_kernels.errors",
+    "Stats": "specdec_teach.result",
+    "Trace": "specdec_teach.trace",
+    "exact_law": "specdec_teach.exact",
+    "load_pair": "specdec_teach.pairs",
+    "play": "specdec_teach.play",
+}
+_MODULES = ("events", "testing")
+
+__all__ = sorted([*_HOME, *_MODULES])  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> object:
+    if name in _HOME:
+        value: object = getattr(importlib.import_module(_HOME[name]), name)
+    elif name in _MODULES:
+        value = importlib.import_module(f"specdec_teach.{name}")
+    else:
+        raise AttributeError(f"module 'specdec_teach' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,89 @@
+"""A drafter that proposes what it is told: for tests, crafted examples and forced patterns.
+
+Invariant: the token for the n-th new position of a sequence is the same whenever it is asked for, whatever was
+rejected in between. It keeps no cache and does not know any model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Sequence as Items
+from typing import final
+
+import torch
+from torch import Tensor
+
+from specdec_kernels.errors import InvalidInput
+from specdec_teach.drafters.base import Proposal
+from specdec_teach.sequence import Sequence
+
+__all__ = ["ScriptedDrafter"]
+
+Script = Items[int] | Items[Items[int]] | Callable[[list[int], int], Items[int]]
+
+
+@final
+class ScriptedDrafter:
+    """Proposes `tokens[n]` for the n-th new token of the sequence (from 0), and nothing when the list has ended.
+
+    `tokens`: ids by new-token position; or a list of such lists, one per row of a batch; or a function
+    (committed ids, count) -> ids. `q`: None when each token is certain (one-hot); one distribution `[V]` for every
+    token; or `[N, V]` by new-token position. Tokens that were not really drawn from a q make a run that is not exact;
+    its trace says so.
+    """
+
+    def __init__(self, tokens: Script, q: Tensor | Items[float] | Items[Items[float]] | None = None) -> None:
+        self._script = tokens
+        self._q = None if q is None else torch.as_tensor(q)
+        if self._q is not None and (self._q.dim() not in (1, 2) or bool((self._q < 0).any())):
+            raise InvalidInput(f"q has shape {tuple(self._q.shape)}; give probabilities [V] or [N, V], none below 0")
+        self.name = "scripted"
+        self.model_name: str | None = None
+        self.revision: str | None = None
+        self.context: int | None = None
+        self.exact = q is None
+
+    def check(self, vocab: int) -> None:
+        """Refuse ids outside the target's vocabulary and a q of another width."""
+        if not callable(self._script):
+            flat = [t for row in self._script for t in (row if isinstance(row, (list, tuple)) else (row,))]
+            wrong = next((token for token in flat if not 0 <= token < vocab), None)
+            if wrong is not None:
+                raise InvalidInput(f"the script holds token {wrong}; the target's ids are 0 to {vocab - 1}")
+        if self._q is not None and self._q.shape[-1] != vocab:
+            raise InvalidInput(f"q has {self._q.shape[-1]} probabilities a token; the target's vocabulary has {vocab}")
+
+    def reset(self, sequence: Sequence, capacity: int) -> None:
+        """There is nothing to prepare."""
+
+    def propose(self, sequences: Items[Sequence], counts: Items[int], hidden: Items[Tensor] | None = None) -> list[Proposal]:
+        """See `Drafter.propose`."""
+        return [self._propose(sequence, count) for sequence, count in zip(sequences, counts, strict=True)]
+
+    def _propose(self, sequence: Sequence, count: int) -> Proposal:
+        start = len(sequence.tokens) - sequence.prompt_length
+        tokens = tuple(self._tokens(sequence, start, count))
+        for token in tokens:
+            if not 0 <= token < sequence.vocab:
+                raise InvalidInput(f"the script proposed token {token}; the target's ids are 0 to {sequence.vocab - 1}")
+        if self._q is None or not tokens:
+            return Proposal(tokens)
+        if self._q.dim() == 1:
+            return Proposal(tokens, self._q.expand(len(tokens), -1))
+        q_KV = self._q[start : start + len(tokens)]
+        return Proposal(tokens[: len(q_KV)], q_KV)
+
+    def _tokens(self, sequence: Sequence, start: int, count: int) -> Items[int]:
+        if callable(self._script):
+            return self._script(list(sequence.tokens), count)[:count]
+        rows = self._script
+        if rows and isinstance(rows[0], (list, tuple)):
+            rows = rows[sequence.row] if sequence.row < len(rows) else []  # type: ignore[assignment]
+        return rows[start : start + count]  # type: ignore[return-value]
+
+    def commit(self, sequence: Sequence) -> None:
+        """Nothing is computed, so nothing is forgotten."""
+
+    def pointer(self, sequence: Sequence) -> None:
+        """There is no cache."""
+

@@ -1,0 +1,246 @@
+"""The engine: a target, a drafter and a rule, and the requests that run on them.
+
+Invariant: the engine itself never changes while it runs; everything that moves belongs to one request's stream, so an
+abandoned or interrupted request leaves nothing behind. Every refusal comes before a request exists.
+It does not know how a cycle goes (`stream`) or how it is drawn.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence as Items
+from typing import Any, TypeVar, cast, final, overload
+
+from specdec_kernels.errors import InvalidInput, unknown_name
+from specdec_teach.drafters.base import Drafter
+from specdec_teach.events import Observer
+from specdec_teach.hf import ModelRunner
+from specdec_teach.noise import CounterNoise, ForcedNoise, GreedyNoise, Noise
+from specdec_teach.result import Result
+from specdec_teach.sampling import Sampling
+from specdec_teach.sequence import Sequence
+from specdec_teach.stops import Limits
+from specdec_teach.stream import Stream
+from specdec_teach.trace import SCHEMA_VERSION, Meta
+
+__all__ = ["Engine"]
+
+RULES = ("rejection",)
+CACHES = ("contiguous",)
+
+Prompt = str | Items[int]
+T = TypeVar("T")
+
+
+@final
+class Engine:
+    """Speculative decoding of a causal LM of transformers.
+
+    `target`: the model whose distribution is served. `drafter`: who proposes; None decodes plainly. `tokenizer`: needed
+    for prompts and results as text. `gamma`: draft length asked for in a cycle. `observers`: objects with
+    `on_event(event)`, told everything (`specdec_teach.events`).
+    InvalidInput: a model that cannot be rolled back or is in training mode, a drafter that does not fit, γ < 0,
+    an unknown rule or cache.
+    """
+
+    def __init__(
+        self,
+        target: object,
+        *,
+        drafter: Drafter | None = None,
+        tokenizer: Any = None,
+        gamma: int = 4,
+        verify: str = "rejection",
+        cache: str = "contiguous",
+    ) -> None:
+        if verify not in RULES:
+            raise unknown_name("rule verify=", verify, RULES)
+        if cache not in CACHES:
+            raise unknown_name("cache=", cache, CACHES)
+        self.gamma = _count("gamma", gamma, 0, "0 for plain decoding, or how many tokens to draft in a cycle")
+        self.target_runner = ModelRunner(target, "target")
+        if drafter is not None:
+            drafter.check(self.target_runner.vocab)
+        self.drafter = drafter
+        self.tokenizer = tokenizer
+        self.observers: list[Observer] = []
+        self._verify, self._cache = verify, cache
+
+    @overload
+    def generate(self, prompt: Prompt, sampling: Sampling = ..., **settings: Any) -> Result: ...
+    @overload
+    def generate(self, prompt: Items[Prompt], sampling: Sampling | Items[Sampling] = ..., **settings: Any) -> list[Result]: ...
+
+    def generate(
+        self,
+        prompt: Prompt | Items[Prompt],
+        sampling: Sampling | Items[Sampling] = Sampling(),  # noqa: B008 (frozen)
+        *,
+        max_new_tokens: int | Items[int] = 64,
+        gamma: int | None | Items[int | None] = None,
+        speculate: bool = True,
+        trace: bool | int = True,
+        reject_at: int | None = None,
+    ) -> Result | list[Result]:
+        """Return the finished text of a prompt, or a list of them for a list of prompts.
+
+        `prompt`: text, token ids, or a list of either; the rows of such a batch run one after the other, and
+        `sampling`, `max_new_tokens` and `gamma` may then be lists too. `speculate=False` decodes plainly with the same
+        code. `trace`: keep a record (an int: of the last n cycles). `reject_at`: force a rejection at that draft of
+        every cycle, counted from 1 (0 forces every draft to be accepted); such a run is marked not lossless.
+        """
+        keep = _keep(trace)
+        if not _is_batch(prompt):
+            streams = [
+                self._open(cast(Prompt, prompt), sampling, max_new_tokens, gamma, speculate, keep, trace is not False, reject_at)
+            ]
+            return streams[0].finish()
+        rows = len(prompt)
+        per_row = zip(
+            cast(Items[Prompt], prompt),
+            _per_row("sampling", sampling, rows),
+            _per_row("max_new_tokens", max_new_tokens, rows),
+            _per_row("gamma", gamma, rows),
+            strict=True,
+        )
+        streams = [
+            self._open(one, settings, cap, drafts, speculate, keep, trace is not False, reject_at, row)
+            for row, (one, settings, cap, drafts) in enumerate(per_row)
+        ]
+        return [stream.finish() for stream in streams]
+
+    def stream(
+        self,
+        prompt: Prompt,
+        sampling: Sampling = Sampling(),  # noqa: B008 (frozen)
+        *,
+        max_new_tokens: int = 64,
+        gamma: int | None = None,
+        speculate: bool = True,
+        trace: bool | int = True,
+        reject_at: int | None = None,
+    ) -> Stream:
+        """Return an iterator over the cycles of one request; arguments as in `generate`.
+
+        Each `next()` runs one cycle. The iterator can be abandoned or interrupted at any time and can go on after an
+        interrupt; `.result()` and `.trace()` tell what there is so far.
+        """
+        return self._open(prompt, sampling, max_new_tokens, gamma, speculate, _keep(trace), trace is not False, reject_at)
+
+    def _open(
+        self,
+        prompt: Prompt,
+        sampling: object,
+        max_new: object,
+        gamma: object,
+        speculate: bool,
+        keep: int | None,
+        record: bool,
+        reject_at: int | None,
+        row: int = 0,
+    ) -> Stream:
+        if not isinstance(sampling, Sampling):
+            raise InvalidInput(f"sampling is a {type(sampling).__name__}; give sd.Sampling(...) or a list of them for a batch")
+        cap = _count("max_new_tokens", max_new, 0, "how many tokens to add at most, 0 or more")
+        asked = self.gamma if gamma is None else _count("gamma", gamma, 0, "0 or more, or None for the engine's own")
+        drafter = self.drafter if speculate else None
+        if reject_at is not None:
+            _count("reject_at", reject_at, 0, "the draft to reject, from 1, or 0 to accept all")
+            if drafter is None or reject_at > asked:
+                raise InvalidInput(f"reject_at={reject_at} cannot happen with {asked if drafter else 0} drafts a cycle; raise gamma")
+        ids = self._ids(prompt)
+        context = self.target_runner.context
+        if context is not None and len(ids) > context:
+            raise InvalidInput(f"the prompt has {len(ids)} tokens and the target's context holds {context}; shorten the prompt")
+        limits = Limits(len(ids), cap, self._eos(sampling), context, drafter.context if drafter is not None else None)
+        seed = sampling.seed if sampling.seed is not None else secrets.randbits(64)
+        noise: Noise = GreedyNoise() if sampling.greedy_now else CounterNoise(seed)
+        if reject_at is not None:
+            noise = ForcedNoise(noise, reject_at)
+        cache = self.target_runner.new_cache(max(limits.capacity, len(ids)))
+        sequence = Sequence(ids, sampling, noise, cache, self.target_runner.vocab, row)
+        meta = self._meta(sampling, asked if drafter is not None else 0, seed, cap, drafter, reject_at)
+        return Stream(self, sequence, limits, meta, asked, keep, record)
+
+    def _ids(self, prompt: Prompt) -> list[int]:
+        if isinstance(prompt, str):
+            if self.tokenizer is None:
+                raise InvalidInput("the prompt is text and the engine has no tokenizer; pass tokenizer=… or a list of token ids")
+            ids = list(self.tokenizer(prompt).input_ids) if prompt else []
+        else:
+            ids = [int(token) if _is_int(token) else -1 for token in prompt]
+        if not ids:
+            raise InvalidInput("the prompt is empty; give at least one token to continue from, such as 'Once upon a time'")
+        wrong = next((index for index, token in enumerate(ids) if not 0 <= token < self.target_runner.vocab), None)
+        if wrong is not None:
+            given = ids[wrong] if isinstance(prompt, str) else prompt[wrong]
+            raise InvalidInput(
+                f"the prompt's item {wrong} is {given!r}; the target's token ids are 0 to {self.target_runner.vocab - 1}"
+            )
+        return ids
+
+    def _eos(self, sampling: Sampling) -> frozenset[int]:
+        if sampling.eos_token_id != "tokenizer":
+            return frozenset(sampling.eos_ids)
+        generation = getattr(self.target_runner.model, "generation_config", None)
+        found = (getattr(self.tokenizer, "eos_token_id", None), getattr(generation, "eos_token_id", None))
+        flat = [i for item in found for i in (item if isinstance(item, (list, tuple)) else (item,))]
+        return frozenset(token for token in flat if isinstance(token, int))
+
+    def _meta(
+        self, sampling: Sampling, gamma: int, seed: int, cap: int, drafter: Drafter | None, reject_at: int | None
+    ) -> Meta:
+        target = self.target_runner
+        return Meta(
+            schema_version=SCHEMA_VERSION,
+            target=target.name,
+            target_revision=target.revision,
+            draft=drafter.model_name if drafter is not None else None,
+            draft_revision=drafter.revision if drafter is not None else None,
+            drafter=drafter.name if drafter is not None else None,
+            dtype=target.dtype,
+            decoder="hf",
+            vocab=target.vocab,
+            sampling=sampling.to_plain(),
+            gamma=gamma,
+            verify=self._verify,
+            cache=self._cache,
+            seed=seed,
+            speculate=drafter is not None,
+            max_new_tokens=cap,
+            lossless=reject_at is None and (drafter is None or drafter.exact),
+            forced=reject_at,
+        )
+
+
+def _is_int(value: object) -> bool:
+    return hasattr(value, "__index__") and not isinstance(value, bool)
+
+
+def _is_batch(prompt: object) -> bool:
+    """Whether `prompt` is a list of prompts: its first item is a text or a list itself."""
+    if isinstance(prompt, str):
+        return False
+    if not isinstance(prompt, Items) and not hasattr(prompt, "__getitem__"):
+        raise InvalidInput(f"the prompt is a {type(prompt).__name__}; give a text, a list of token ids, or a list of either")
+    return len(prompt) > 0 and (isinstance(prompt[0], str) or not _is_int(prompt[0]))
+
+
+def _per_row(name: str, value: object, rows: int) -> list[Any]:
+    if isinstance(value, (list, tuple)):
+        if len(value) != rows:
+            raise InvalidInput(f"{name} has {len(value)} entries for a batch of {rows} prompts; give one for each, or one for all")
+        return list(value)
+    return [value] * rows
+
+
+def _count(name: str, value: object, low: int, wanted: str) -> int:
+    if not _is_int(value) or int(cast(int, value)) < low:
+        raise InvalidInput(f"{name}={value!r}; give {wanted}")
+    return int(cast(int, value))
+
+
+def _keep(trace: bool | int) -> int | None:
+    if isinstance(trace, bool):
+        return None
+    return _count("trace", trace, 1, "True, False, or how many of the last cycles to keep")

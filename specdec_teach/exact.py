@@ -1,0 +1,120 @@
+"""The exact law of what an engine emits: every random choice of the real engine, enumerated in float64.
+
+A source of noise that branches takes the place of random numbers. Each cycle is run once for every way its choices can
+fall; ways that leave the same committed tokens and the same readable caches behind are merged before the next cycle.
+Invariant: the probabilities of all ways sum to 1. It knows streams and noise, and nothing about rules or drafters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Items
+from typing import final
+
+import torch
+from torch import Tensor
+
+from specdec_kernels import rejection
+from specdec_teach.cache import ContiguousCache
+from specdec_teach.engine import Engine
+from specdec_teach.noise import StreamId
+from specdec_teach.sampling import Sampling
+from specdec_teach.sequence import Sequence
+from specdec_teach.stream import Stream
+
+__all__ = ["exact_law"]
+
+
+@final
+class _BranchNoise:
+    """Follows a script of choices, then takes the first possible one each time and remembers the others."""
+
+    __slots__ = ("choices", "others", "probability")
+
+    def __init__(self, script: tuple[int, ...]) -> None:
+        self.choices = list(script)
+        self.others: list[tuple[int, ...]] = []
+        self.probability: list[float] = []
+
+    def draw(self, stream: StreamId, number: int, weights_V: Tensor) -> int:
+        weights = weights_V.to(torch.float64)
+        return self._choose((weights / weights.sum()).tolist())
+
+    def accepts(self, number: int, p: float, q: float) -> tuple[bool, float | None]:
+        yes = _measure(p, q)
+        return self._choose([1.0 - yes, yes]) == 1, None
+
+    def _choose(self, law: list[float]) -> int:
+        at = len(self.probability)
+        if at == len(self.choices):
+            possible = [choice for choice, chance in enumerate(law) if chance > 0.0]
+            self.others.extend((*self.choices, choice) for choice in possible[1:])
+            self.choices.append(possible[0])
+        choice = self.choices[at]
+        self.probability.append(law[choice])
+        return choice
+
+
+def exact_law(
+    engine: Engine, prompt_ids: Items[int], n_tokens: int, sampling: Sampling = Sampling()  # noqa: B008 (frozen)
+) -> dict[tuple[int, ...], float]:
+    """Return {first `n_tokens` new ids: probability} of what `engine` emits after `prompt_ids`; shorter where a text ends.
+
+    The engine runs with max_new_tokens = n_tokens + γ, so that γ is never shrunk, and later tokens are summed out.
+    Meant for vocabularies of a few tokens; the number of ways grows like V^γ for each prefix.
+
+    >>> from specdec_teach.testing import TabularLM
+    >>> law = exact_law(Engine(TabularLM(torch.tensor([.5, .25, .25]).log())), [0], 1)
+    >>> [round(law[(token,)], 12) for token in range(3)]
+    [0.5, 0.25, 0.25]
+    """
+    start = engine.stream(list(prompt_ids), sampling, max_new_tokens=n_tokens + engine.gamma, trace=False)
+    open_streams: dict[object, tuple[Stream, float]] = {(): (start, 1.0)}
+    law: dict[tuple[int, ...], float] = {}
+    while open_streams:
+        key = min(open_streams, key=lambda k: len(open_streams[k][0].sequence.tokens))
+        stream, weight = open_streams.pop(key)
+        new = tuple(stream.sequence.new_tokens)
+        if len(new) >= n_tokens or stream.finish_reason is not None:
+            law[new[:n_tokens]] = law.get(new[:n_tokens], 0.0) + weight
+            continue
+        for chance, after in _one_cycle(stream):
+            state = _state(after.sequence)
+            known = open_streams.get(state)
+            open_streams[state] = (after, weight * chance) if known is None else (known[0], known[1] + weight * chance)
+    return dict(sorted(law.items()))
+
+
+def _one_cycle(stream: Stream) -> list[tuple[float, Stream]]:
+    """Return every way the next cycle of `stream` can go, as (probability, stream after it)."""
+    scripts: list[tuple[int, ...]] = [()]
+    ways = []
+    while scripts:
+        noise = _BranchNoise(scripts.pop())
+        twin = stream.fork(noise)
+        twin.step()
+        scripts.extend(noise.others)
+        chance = 1.0
+        for factor in noise.probability:
+            chance *= factor
+        ways.append((chance, twin))
+    return ways
+
+
+def _measure(p: float, q: float) -> float:
+    """Return how much of (0, 1) the rule's own predicate accepts, to 2⁻⁶⁰, by bisection: it accepts an interval from 0."""
+    low, high = 0.0, 1.0
+    if rejection.accepts(1.0 - 2.0**-53, p, q):
+        return 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if rejection.accepts(middle, p, q) else (low, middle)
+    return low
+
+
+def _state(sequence: Sequence) -> tuple[object, ...]:
+    """Return all that the future depends on: committed tokens and what both caches can still read."""
+    caches = [sequence.cache, *([sequence.draft] if isinstance(sequence.draft, ContiguousCache) else [])]
+    readable = tuple(
+        (cache.pointer, *(keys.numpy().tobytes() for keys, _ in cache.contents())) for cache in caches
+    )
+    return (tuple(sequence.tokens), readable)

@@ -1,0 +1,109 @@
+"""Where the engine's random choices come from: a two-method seam with a source for every purpose.
+
+Three separate streams (draft, accept, token) are numbered per request; a cycle that starts at draw number n judges
+draft i with number n + i, and no number is used twice, discarded drafts included.
+Invariant: a source that depends on (seed, stream, number) alone; nothing here is global or shared between requests.
+It does not know models, caches or what is done with a choice.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Protocol, final
+
+import torch
+from torch import Tensor
+
+from specdec_kernels import rejection
+from specdec_kernels.philox import uniform
+
+__all__ = ["CounterNoise", "ForcedNoise", "GreedyNoise", "Noise", "StreamId", "pick"]
+
+
+class StreamId(IntEnum):
+    """The separate random streams of one request."""
+
+    DRAFT = 0
+    ACCEPT = 1
+    TOKEN = 2
+
+
+class Noise(Protocol):
+    """The engine's only way to leave something to chance."""
+
+    def draw(self, stream: StreamId, number: int, weights_V: Tensor) -> int:
+        """Return a token drawn in proportion to `weights_V` `[V]` (not negative, mass > 0, any scale)."""
+
+    def accepts(self, number: int, p: float, q: float) -> tuple[bool, float | None]:
+        """Return whether a draft with probabilities `p`, `q` is accepted, and the uniform number used, if any."""
+
+
+def pick(weights_V: Tensor, u: float) -> int:
+    """Return the token at quantile `u` in (0, 1) of `weights_V`: inverse transform in float64; weight 0 is never picked.
+
+    >>> [pick(torch.tensor([0.0, 0.25, 0.0, 0.75]), u) for u in (1e-9, 0.24, 0.26, 1 - 2**-52)]
+    [1, 1, 3, 3]
+    """
+    cumulative_V = weights_V.cumsum(-1, dtype=torch.float64)
+    return int(torch.searchsorted(cumulative_V, u * cumulative_V[-1:], right=True))
+
+
+@final
+class CounterNoise:
+    """The source of a normal run: Philox numbers keyed by the request's seed."""
+
+    __slots__ = ("seed",)
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def draw(self, stream: StreamId, number: int, weights_V: Tensor) -> int:
+        """See `Noise.draw`."""
+        return pick(weights_V, uniform(self.seed, stream, number))
+
+    def accepts(self, number: int, p: float, q: float) -> tuple[bool, float | None]:
+        """See `Noise.accepts`."""
+        u = uniform(self.seed, StreamId.ACCEPT, number)
+        return rejection.accepts(u, p, q), u
+
+
+@final
+class GreedyNoise:
+    """The source at temperature 0: there is nothing to draw, the largest weight wins, the lowest id on ties."""
+
+    __slots__ = ()
+
+    def draw(self, stream: StreamId, number: int, weights_V: Tensor) -> int:
+        """See `Noise.draw`."""
+        return int(weights_V.argmax())
+
+    def accepts(self, number: int, p: float, q: float) -> tuple[bool, float | None]:
+        """See `Noise.accepts`."""
+        return p > 0.0, None
+
+
+@final
+class ForcedNoise:
+    """A normal source whose acceptance numbers are replaced: the smallest u before draft `reject_at`, the largest at it.
+
+    `reject_at` counts the drafts of a cycle from 1; 0 accepts every draft. The engine tells it where a cycle starts.
+    """
+
+    __slots__ = ("_inner", "cycle_start", "reject_at")
+
+    def __init__(self, inner: Noise, reject_at: int) -> None:
+        self._inner = inner
+        self.reject_at = reject_at
+        self.cycle_start = 0
+
+    def draw(self, stream: StreamId, number: int, weights_V: Tensor) -> int:
+        """See `Noise.draw`."""
+        return self._inner.draw(stream, number, weights_V)
+
+    def accepts(self, number: int, p: float, q: float) -> tuple[bool, float | None]:
+        """See `Noise.accepts`."""
+        rejects = number - self.cycle_start + 1 == self.reject_at
+        if isinstance(self._inner, GreedyNoise):
+            return p > 0.0, None
+        u = 1.0 - 2.0**-52 if rejects else 2.0**-52
+        return rejection.accepts(u, p, q), u

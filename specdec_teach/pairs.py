@@ -1,0 +1,94 @@
+"""Load a target and a draft that speak the same tokens: the embedded pair, or any other.
+
+Invariant: a `Pair` that exists has one vocabulary; two tokenizers that differ are refused, with the first id that does.
+It does not know engines.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+from specdec_kernels.errors import InvalidInput
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Pair", "load_pair"]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two causal LMs of transformers and their tokenizer. `draft` is None where there is no draft model."""
+
+    target: Any
+    draft: Any
+    tokenizer: Any
+
+
+def load_pair(
+    target: str | None = None,
+    draft: str | None = None,
+    *,
+    device: str | torch.device | None = None,
+    dtype: torch.dtype | str | None = None,
+) -> Pair:
+    """Load the embedded pair (no network), or a pair from paths or hub ids through transformers.
+
+    `device`: where to put both models (None: the CPU, or where transformers puts them). `dtype`: float32 unless given;
+    a torch dtype or its name. InvalidInput: a name that cannot be loaded, a `draft` without a `target`, or two
+    tokenizers that differ.
+    """
+    kind = _dtype(dtype)
+    if target is None:
+        if draft is not None:
+            raise InvalidInput(f"draft={draft!r} was given without a target; name both, or neither for the embedded pair")
+        return _embedded(device or "cpu", kind)
+    from specdec_teach.hf import load_any
+
+    model, tokenizer = load_any(target, device=device, dtype=kind)
+    if draft is None:
+        return Pair(model, None, tokenizer)
+    small, other = load_any(draft, device=device, dtype=kind)
+    _same_vocabulary(tokenizer, other)
+    return Pair(model, small, tokenizer)
+
+
+def _embedded(device: str | torch.device, dtype: torch.dtype) -> Pair:
+    from specdec_teach.hf import load_llama, load_tokenizer
+
+    folder = Path(str(files("specdec_teach"))) / "weights"
+    if not (folder / "target" / "model.safetensors").is_file():
+        raise InvalidInput(f"the embedded pair is missing from {folder}; install the project again")
+    models = []
+    for role in ("target", "draft"):
+        model = load_llama(folder / role, device=device, dtype=dtype)
+        model.config.name_or_path = f"embedded {role}"
+        digest = hashlib.sha256((folder / role / "model.safetensors").read_bytes()).hexdigest()
+        model.config._commit_hash = digest[:12]
+        models.append(model)
+    return Pair(models[0], models[1], load_tokenizer(folder))
+
+
+def _dtype(given: torch.dtype | str | None) -> torch.dtype:
+    import torch
+
+    found = torch.float32 if given is None else getattr(torch, given, None) if isinstance(given, str) else given
+    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+        raise InvalidInput(f"dtype={given!r}; give a floating-point dtype of torch, such as 'float32' or 'bfloat16'")
+    return found
+
+
+def _same_vocabulary(target: Any, draft: Any) -> None:
+    """Refuse two tokenizers unless every id that both know stands for the same token."""
+    ours, theirs = ({i: t for t, i in tokenizer.get_vocab().items()} for tokenizer in (target, draft))
+    for token in sorted(ours.keys() | theirs.keys()):
+        if ours.get(token) != theirs.get(token):
+            raise InvalidInput(
+                f"the tokenizers differ at id {token}: {ours.get(token)!r} in the target's, {theirs.get(token)!r} in the "
+                "draft's; a draft must speak the target's tokens, so choose one of the same family"
+            )

@@ -1,0 +1,105 @@
+"""Write down what happened to every draft: from the cycle's tensors to plain records.
+
+Invariant: every number is read off the tensors that decided, none is computed again from a model; nothing bigger than
+the 16 likeliest tokens of a row is kept. It does not know how a cycle was run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Items
+
+import torch
+from torch import Tensor
+
+from specdec_kernels.rejection import accept_probability, overlap, residual
+from specdec_teach.drafters.base import Proposal
+from specdec_teach.trace import Bar, Decision, Status, Top
+from specdec_teach.verify import Verdict
+
+__all__ = ["TOP", "decide", "top_rows"]
+
+TOP = 16
+_BARS = 8
+
+
+def top_rows(p_RV: Tensor, count: int = TOP) -> list[Top]:
+    """Return the `count` likeliest tokens of each row `[R, V]` and the mass of the rest; impossible ones are left out."""
+    values_RK, ids_RK = p_RV.topk(min(count, p_RV.shape[-1]), dim=-1)
+    tops = []
+    for values, ids in zip(values_RK.tolist(), ids_RK.tolist(), strict=True):
+        kept = tuple((token, value) for token, value in zip(ids, values, strict=True) if value > 0.0)
+        tops.append(Top(kept, max(0.0, 1.0 - sum(value for _, value in kept))))
+    return tops
+
+
+def decide(
+    proposal: Proposal, p_RV: Tensor, p_tops: Items[Top], verdict: Verdict, kept: int, cut: bool, forced: Items[bool]
+) -> tuple[Decision, ...]:
+    """Return a Decision per proposed token. `kept`: drafts that stand; `cut`: the text ended at or before the last token.
+
+    `p_tops`: the likeliest tokens of `p_RV`'s rows, which the caller needs as well. `forced`: which drafts were swapped in.
+    """
+    count = len(proposal.tokens)
+    if count == 0:
+        return ()
+    drafts_K = torch.tensor(proposal.tokens, dtype=torch.int64, device=p_RV.device)
+    p_KV, q_KV = p_RV[:count], proposal.q_KV
+    alpha = overlap(p_KV, q_KV, drafts_K).tolist()
+    rest_KV, mass_K = residual(p_KV, q_KV, drafts_K)
+    rest_KV = rest_KV / mass_K.clamp_min(torch.finfo(mass_K.dtype).tiny)[:, None]
+    rest_tops = [top if top.tokens else Top((), 0.0) for top in top_rows(rest_KV)]
+    q_tops = top_rows(q_KV) if q_KV is not None else [Top(((token, 1.0),), 0.0) for token in proposal.tokens]
+    bars = _bars(proposal, p_KV, q_KV, rest_KV, p_tops, q_tops, verdict)
+    decisions = []
+    for row, token in enumerate(proposal.tokens):
+        u = verdict.uniforms[row] if row < len(verdict.uniforms) else None
+        status: Status = (
+            "accepted" if row < kept else "cut" if cut else "rejected" if row == verdict.accepted else "unused"
+        )
+        decisions.append(
+            Decision(
+                position=row + 1,
+                token=token,
+                p=verdict.p[row],
+                q=verdict.q[row],
+                u=u,
+                accept_probability=None if u is None else accept_probability(verdict.p[row], verdict.q[row]),
+                accepted=status == "accepted",
+                alpha=min(1.0, alpha[row]),
+                p_top=p_tops[row],
+                q_top=q_tops[row],
+                residual_top=rest_tops[row],
+                bars=bars[row],
+                status=status,
+                forced=forced[row],
+            )
+        )
+    return tuple(decisions)
+
+
+def _bars(
+    proposal: Proposal,
+    p_KV: Tensor,
+    q_KV: Tensor | None,
+    rest_KV: Tensor,
+    p_tops: Items[Top],
+    q_tops: Items[Top],
+    verdict: Verdict,
+) -> list[tuple[Bar, ...]]:
+    """Gather p, q and residual of the tokens worth drawing: the likeliest of both, the draft, and what replaced it."""
+    wanted: list[list[int]] = []
+    for row, token in enumerate(proposal.tokens):
+        ids = [t for t, _ in p_tops[row].tokens[:_BARS]] + [t for t, _ in q_tops[row].tokens[:_BARS]] + [token]
+        wanted.append(list(dict.fromkeys(ids + [verdict.token] if row == verdict.accepted else ids)))
+    width = max(map(len, wanted))
+    ids_KW = torch.tensor([ids + ids[:1] * (width - len(ids)) for ids in wanted], device=p_KV.device)
+    p, rest = p_KV.gather(-1, ids_KW).tolist(), rest_KV.gather(-1, ids_KW).tolist()
+    if q_KV is None:
+        q = [[float(t == token) for t in ids] for ids, token in zip(ids_KW.tolist(), proposal.tokens, strict=True)]
+    else:
+        q = q_KV.gather(-1, ids_KW).tolist()
+    rows = []
+    for row, ids in enumerate(wanted):
+        bars = [Bar(token, p[row][i], q[row][i], rest[row][i]) for i, token in enumerate(ids)]
+        rows.append(tuple(sorted(bars, key=lambda bar: (-max(bar.p, bar.q), bar.token))))
+    return rows

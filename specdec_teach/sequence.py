@@ -1,0 +1,60 @@
+"""The state of one request: its committed tokens, both models' caches, and the next unused draw number.
+
+Invariant: between cycles each cache holds at most all committed tokens but the last, so "feed tokens[pointer:]" is the
+one rule for prefill, catch-up and resuming after an interrupt. Two sequences share nothing that changes.
+It does not know how a cycle goes.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, final
+
+from specdec_teach.cache import ContiguousCache
+from specdec_teach.noise import Noise
+from specdec_teach.sampling import Sampling
+
+__all__ = ["DraftState", "Sequence"]
+
+
+class DraftState(Protocol):
+    """What a drafter keeps for one sequence."""
+
+    def fork(self) -> DraftState:
+        """Return an independent copy."""
+
+
+@final
+class Sequence:
+    """One request in flight.
+
+    `tokens`: committed token ids, prompt included. `number`: the first draw number not used yet. `vocab`: how many ids
+    the target knows. `row`: its place in a batch.
+    `draft`: whatever the drafter keeps for this sequence; only the drafter looks inside.
+    """
+
+    __slots__ = ("cache", "draft", "noise", "number", "prompt_length", "row", "sampling", "tokens", "vocab")
+
+    def __init__(
+        self, prompt: list[int], sampling: Sampling, noise: Noise, cache: ContiguousCache, vocab: int, row: int = 0
+    ) -> None:
+        self.tokens = list(prompt)
+        self.prompt_length = len(prompt)
+        self.sampling = sampling
+        self.noise = noise
+        self.cache = cache
+        self.vocab = vocab
+        self.row = row
+        self.number = 0
+        self.draft: DraftState | None = None
+
+    @property
+    def new_tokens(self) -> list[int]:
+        """The tokens committed since the prompt."""
+        return self.tokens[self.prompt_length :]
+
+    def fork(self, noise: Noise) -> Sequence:
+        """Return an independent copy that takes its chances from `noise`."""
+        twin = Sequence(self.tokens, self.sampling, noise, self.cache.fork(), self.vocab, self.row)
+        twin.prompt_length, twin.number = self.prompt_length, self.number
+        twin.draft = None if self.draft is None else self.draft.fork()
+        return twin

@@ -1,0 +1,299 @@
+"""One request in flight: every `next()` is one cycle of Draft → Verify → Commit → Rollback.
+
+Invariant: a cycle is worked out first and settled afterwards, and settling can be repeated. So a stream that was
+interrupted anywhere goes on with the next `next()`, with the same tokens as if nothing had happened.
+It does not know how drafts are made or judged, nor how a trace is drawn.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import TYPE_CHECKING, final
+
+import torch
+from torch import Tensor
+
+from specdec_teach import events
+from specdec_teach.drafters.base import Proposal
+from specdec_teach.forced import force
+from specdec_teach.noise import ForcedNoise, Noise
+from specdec_teach.policy import fit_width, processed
+from specdec_teach.recorder import decide, top_rows
+from specdec_teach.result import Result, Stats
+from specdec_teach.sequence import Sequence
+from specdec_teach.stops import Limits
+from specdec_teach.text import TextStream, pieces
+from specdec_teach.trace import KV, Cycle, Draws, FinishReason, LastKind, Meta, Prefill, Seconds, Trace
+from specdec_teach.verify import Verdict, verify
+
+if TYPE_CHECKING:
+    from specdec_teach.engine import Engine
+
+__all__ = ["Stream"]
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class _Outcome:
+    """A cycle that was worked out and waits to be settled. `before`: committed tokens, `at_start`: both pointers."""
+
+    index: int
+    gamma: int
+    before: int
+    at_start: tuple[int, int | None]
+    highest: tuple[int, int | None]
+    proposal: Proposal
+    forced: tuple[bool, ...]
+    p_RV: Tensor
+    verdict: Verdict
+    emitted: tuple[int, ...]
+    reason: FinishReason | None
+    draws: Draws
+    next_number: int
+    began: float
+    spent: tuple[float, float, float]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Progress:
+    """What settled cycles add up to; replaced as a whole."""
+
+    stats: Stats
+    text: TextStream
+    reason: FinishReason | None
+    last: Cycle | None = None
+
+
+@final
+class Stream(Iterator[Cycle]):
+    """Yields the record of one cycle per step. Made by `Engine.stream`; safe to abandon or to interrupt at any event."""
+
+    def __init__(
+        self, engine: Engine, sequence: Sequence, limits: Limits, meta: Meta, gamma: int, keep: int | None, record: bool
+    ) -> None:
+        self.sequence = sequence
+        self.meta = meta
+        self._engine, self._limits, self._gamma, self._record = engine, limits, gamma, record
+        self._drafter = engine.drafter if meta.speculate else None
+        self._prefill: Prefill | None = None
+        self._outcome: _Outcome | None = None
+        self._closed = False
+        self._cycles: deque[Cycle] = deque(maxlen=keep)
+        self._progress = _Progress(Stats(), TextStream(engine.tokenizer), limits.finished(len(sequence.tokens)))
+
+    @property
+    def finish_reason(self) -> FinishReason | None:
+        """Why the text has ended, None while it goes on."""
+        return self._progress.reason
+
+    def __next__(self) -> Cycle:
+        """Run one cycle and return its record."""
+        self._record = True
+        if not self.step() or self._progress.last is None:
+            raise StopIteration
+        return self._progress.last
+
+    def step(self) -> bool:
+        """Run one cycle, with a record only if somebody wants it; return whether there was one to run."""
+        with torch.inference_mode():
+            if self._outcome is None and self._progress.reason is None:
+                self._prepare()
+                self._outcome = self._work_out()
+            if self._outcome is not None:
+                self._settle(self._outcome)
+        self._close()
+        ran, self._outcome = self._outcome is not None, None
+        return ran
+
+    def _close(self) -> None:
+        """Tell the end of the text, once."""
+        reason = self._progress.reason
+        if reason is not None and not self._closed:
+            self._tell(lambda: events.Finished(reason))
+            self._closed = True
+
+    def _prepare(self) -> None:
+        """Let computed catch up with committed: the prefill at first, and later what an interrupt left behind."""
+        sequence, target, drafter = self.sequence, self._engine.target_runner, self._drafter
+        if self._prefill is None:
+            start = perf_counter()
+            sequence.cache.rollback(0)
+            ready = sequence.tokens[:-1]
+            if ready:
+                target.forward(sequence.cache, ready, keep=0)
+            drafted = drafter.reset(sequence, self._limits.capacity) if drafter is not None else None
+            prefill = Prefill(len(ready), drafted, perf_counter() - start)
+            self._tell(lambda: events.Prefilled(prefill))
+            self._prefill = prefill
+        sequence.cache.rollback(min(sequence.cache.pointer, len(sequence.tokens) - 1))
+        if drafter is not None:
+            drafter.commit(sequence)
+
+    def _work_out(self) -> _Outcome:
+        """Draft, run the target once, and judge; nothing is committed yet."""
+        sequence, limits, target = self.sequence, self._limits, self._engine.target_runner
+        index, before, first = self._progress.stats.cycles, len(sequence.tokens), sequence.number
+        gamma = limits.gamma(self._gamma, before) if self._drafter is not None else 0
+        at_start = (sequence.cache.pointer, self._draft_pointer())
+        self._tell(lambda: events.CycleStarted(index, before, gamma))
+        clock = [perf_counter()]
+        proposal, forced = self._propose(gamma)
+        count = len(proposal.tokens)
+        self._tell(lambda: events.Drafted(index, proposal.tokens))
+        clock.append(perf_counter())
+        feed = sequence.tokens[sequence.cache.pointer :] + list(proposal.tokens)
+        logits_RV = fit_width(target.forward(sequence.cache, feed, keep=count + 1), sequence.vocab)
+        highest = (sequence.cache.pointer, self._draft_pointer())
+        self._tell(lambda: events.TargetRan(index, count + 1, highest[0]))
+        clock.append(perf_counter())
+        p_RV = processed(logits_RV, sequence.sampling)
+        verdict = verify(proposal, p_RV, sequence.noise, first)
+        clock.append(perf_counter())
+        emitted = (*proposal.tokens[: verdict.accepted], verdict.token)
+        kept = limits.cut(emitted)
+        reason: FinishReason | None = "eos" if emitted[kept - 1] in limits.eos else limits.finished(before + kept)
+        self._tell(lambda: events.Verified(index, verdict.accepted, verdict.token, verdict.kind))
+        judged = sum(u is not None for u in verdict.uniforms)
+        draws = Draws(
+            draft=(first, count if proposal.q_KV is not None else 0),
+            accept=(first, judged),
+            token=(first + verdict.accepted, 0 if sequence.sampling.greedy_now else 1),
+        )
+        spent = (clock[1] - clock[0], clock[2] - clock[1], clock[3] - clock[2])
+        return _Outcome(
+            index, gamma, before, at_start, highest, proposal, forced, p_RV, verdict, emitted[:kept], reason, draws,
+            first + gamma + 1, clock[0], spent,
+        )  # fmt: skip
+
+    def _propose(self, gamma: int) -> tuple[Proposal, tuple[bool, ...]]:
+        """Ask the drafter, or make a forced pattern, for at most `gamma` drafts."""
+        drafter, sequence = self._drafter, self.sequence
+        if drafter is None or gamma == 0:
+            return Proposal(()), ()
+        if self.meta.forced is not None:
+            assert isinstance(sequence.noise, ForcedNoise)
+            sequence.noise.cycle_start = sequence.number
+            return force(drafter, self._engine.target_runner, sequence, gamma, self.meta.forced)
+        proposal = drafter.propose([sequence], [gamma])[0]
+        return proposal, (False,) * len(proposal.tokens)
+
+    def _settle(self, outcome: _Outcome) -> None:
+        """Commit, let both caches follow, record and tell. Every part can be repeated after an interrupt."""
+        sequence = self.sequence
+        if len(sequence.tokens) == outcome.before:
+            sequence.number = outcome.next_number
+            sequence.tokens.extend(outcome.emitted)
+        sequence.cache.rollback(min(sequence.cache.pointer, len(sequence.tokens) - 1))
+        if self._drafter is not None:
+            self._drafter.commit(sequence)
+        if self._progress.stats.cycles == outcome.index:
+            text = self._progress.text.fork()
+            visible = [token for token in outcome.emitted if token not in self._limits.eos]
+            piece = text.push(visible, last=outcome.reason is not None)
+            kept = min(outcome.verdict.accepted, len(outcome.emitted))
+            cut = len(outcome.emitted) <= outcome.verdict.accepted
+            stop_cut = len(outcome.proposal.tokens) - kept if cut else 0
+            seconds = Seconds(*outcome.spent, other=perf_counter() - outcome.began - sum(outcome.spent))
+            stats = self._progress.stats.plus(len(outcome.proposal.tokens), kept, len(outcome.emitted), stop_cut, seconds)
+            cycle = None
+            if self._record or self._engine.observers:
+                cycle = self._write(outcome, piece, kept, stop_cut, seconds)
+                if not self._cycles or self._cycles[-1].index < cycle.index:
+                    self._cycles.append(cycle)
+            self._progress = _Progress(stats, text, outcome.reason, cycle)
+        self._tell_settled(outcome)
+
+    def _write(self, outcome: _Outcome, piece: str, kept: int, stop_cut: int, seconds: Seconds) -> Cycle:
+        """Turn a settled outcome into its record; both pointers are read off the caches."""
+        verdict, sequence, cut = outcome.verdict, self.sequence, len(outcome.emitted) <= outcome.verdict.accepted
+        p_tops = top_rows(outcome.p_RV)
+        decisions = decide(outcome.proposal, outcome.p_RV, p_tops, verdict, kept, cut, outcome.forced)
+        kind: LastKind = "none" if cut else verdict.kind
+        last_top = None if cut else p_tops[verdict.accepted]
+        if kind == "correction" and not verdict.degenerate:
+            last_top = decisions[verdict.accepted].residual_top
+        drafts = (outcome.at_start[1], outcome.highest[1], self._draft_pointer())
+        return Cycle(
+            index=outcome.index,
+            gamma=outcome.gamma,
+            proposed=outcome.proposal.tokens,
+            accepted=kept,
+            emitted=outcome.emitted,
+            last=None if cut else verdict.token,
+            last_kind=kind,
+            last_top=last_top,
+            committed_before=outcome.before,
+            committed_after=len(sequence.tokens),
+            target_kv=KV(outcome.at_start[0], outcome.highest[0], sequence.cache.pointer),
+            draft_kv=None if None in drafts else KV(*drafts),  # type: ignore[arg-type]
+            decisions=decisions,
+            rng=outcome.draws,
+            degenerate_residual=verdict.degenerate and not cut,
+            seconds=seconds,
+            stop_cut=stop_cut,
+            text=piece,
+        )
+
+    def _draft_pointer(self) -> int | None:
+        return None if self._drafter is None else self._drafter.pointer(self.sequence)
+
+    def _tell_settled(self, outcome: _Outcome) -> None:
+        cycle = self._progress.last
+        if cycle is None or not self._engine.observers:
+            return
+        self._tell(lambda: events.Committed(outcome.index, outcome.emitted))
+        self._tell(lambda: events.RolledBack(outcome.index, cycle.target_kv, cycle.draft_kv))
+        self._tell(lambda: events.CycleFinished(cycle))
+
+    def _tell(self, build: events.Builder) -> None:
+        observers = self._engine.observers
+        if observers:
+            event = build()
+            for observer in tuple(observers):
+                observer.on_event(event)
+
+    def finish(self) -> Result:
+        """Run what is left and return the whole result."""
+        while self.step():
+            pass
+        return self.result()
+
+    def result(self) -> Result:
+        """Return what has been committed so far; `finish_reason` is None while the text goes on."""
+        sequence, progress = self.sequence, self._progress
+        visible = [token for token in sequence.new_tokens if token not in self._limits.eos]
+        text = self._engine.tokenizer.decode(visible) if self._engine.tokenizer is not None else ""
+        trace = self.trace() if self._record else None
+        return Result(tuple(sequence.new_tokens), text, progress.reason, trace, progress.stats)
+
+    def trace(self) -> Trace:
+        """Return the record of all cycles so far (the last ones, where only those are kept)."""
+        cycles = tuple(self._cycles)
+        ids = {*self.sequence.tokens[: self.sequence.prompt_length]}
+        for cycle in cycles:
+            ids.update(cycle.emitted, cycle.proposed)
+            ids.update(token for token, _ in (cycle.last_top.tokens if cycle.last_top else ()))
+            for decision in cycle.decisions:
+                for top in (decision.p_top, decision.q_top, decision.residual_top):
+                    ids.update(token for token, _ in top.tokens)
+        prompt = tuple(self.sequence.tokens[: self.sequence.prompt_length])
+        return Trace(
+            self.meta, prompt, self._prefill, cycles, self._progress.reason, pieces(self._engine.tokenizer, ids),
+            self._progress.stats.cycles - len(cycles),
+        )  # fmt: skip
+
+    def fork(self, noise: Noise) -> Stream:
+        """Return an independent copy of the request that takes its chances from `noise`; used to enumerate them."""
+        with torch.inference_mode():
+            self._prepare()
+            sequence = self.sequence.fork(noise)
+        twin = Stream(
+            self._engine, sequence, self._limits, self.meta, self._gamma, self._cycles.maxlen, False
+        )
+        twin._prefill = self._prefill
+        twin._progress = replace(self._progress, text=self._progress.text.fork(), last=None)
+        return twin

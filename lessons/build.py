@@ -24,7 +24,18 @@ import jupytext
 import nbclient
 import nbformat
 
-__all__ = ["ADDRESS", "NOTEBOOKS", "SOURCES", "BuildError", "build", "canonical", "main", "read_source"]
+__all__ = [
+    "ADDRESS",
+    "NOTEBOOKS",
+    "SOURCES",
+    "BuildError",
+    "build",
+    "canonical",
+    "main",
+    "notebook_of",
+    "read_source",
+    "stale",
+]
 
 NOTEBOOKS = Path(__file__).resolve().parent
 SOURCES = NOTEBOOKS / "src"
@@ -72,6 +83,7 @@ def canonical(notebook: Any, name: str) -> str:
         cell.metadata.pop("execution", None)
         cell.outputs = [_output(output, number, f"{name}, code cell {number}") for output in _joined(cell.outputs)]
     notebook.metadata.pop("widgets", None)
+    notebook.metadata["language_info"] = _LANGUAGE  # the kernel wrote its exact version there
     nbformat.validate(notebook)
     text = nbformat.writes(notebook, version=4)
     return json.dumps(json.loads(text), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
@@ -102,8 +114,8 @@ def _output(output: Any, number: int, where: str) -> Any:
     return output
 
 
-def build(source: Path) -> Path:
-    """Execute one source in an empty folder and write its notebook; return the notebook's path."""
+def build(source: Path, target: Path) -> None:
+    """Execute one source in an empty folder and write its notebook to `target`."""
     notebook = read_source(source)
     with tempfile.TemporaryDirectory() as folder:
         client = nbclient.NotebookClient(
@@ -113,16 +125,19 @@ def build(source: Path) -> Path:
             client.execute()
         except nbclient.exceptions.CellExecutionError as error:
             raise BuildError(f"{source.name} fails:\n{error}") from None
-    target = NOTEBOOKS / f"{source.stem}.ipynb"
     part = target.with_suffix(".part")
     part.write_text(canonical(notebook, source.name), encoding="utf-8")
     part.replace(target)
-    return target
+
+
+def notebook_of(source: Path) -> Path:
+    """Return where the notebook of a source lies."""
+    return NOTEBOOKS / f"{source.stem}.ipynb"
 
 
 def stale(source: Path) -> bool:
     """Return whether the notebook of `source` is missing or its cells are not those of the source."""
-    target = NOTEBOOKS / f"{source.stem}.ipynb"
+    target = notebook_of(source)
     if not target.exists():
         return True
     stored = nbformat.read(target, as_version=4)
@@ -152,7 +167,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(bool(behind))
     for path in wanted:
         try:
-            print(f"{build(path).relative_to(NOTEBOOKS.parent)}", flush=True)
+            build(path, notebook_of(path))
+            print(f"built lessons/{notebook_of(path).name}", flush=True)
         except BuildError as error:
             print(error, file=sys.stderr)
             return 1

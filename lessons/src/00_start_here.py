@@ -6,7 +6,7 @@
 #     name: python3
 #   lesson:
 #     minutes: 10
-#     outputs: 2
+#     outputs: 3
 # ---
 
 # %% [markdown]

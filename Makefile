@@ -37,7 +37,7 @@ types: $(VENV)/.test ## mypy --strict
 
 unit: $(VENV)/.test ## unit and exactness tests and doctests
 	@echo '== tests and doctests'
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m 'not slow and not exhaustive and not browser and not gpu' $(ARGS)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup --ignore tests/browser -m 'not slow and not exhaustive and not gpu' $(ARGS)
 
 notebooks: $(VENV)/.test ## run every lesson and compare each output with the stored one
 	@echo '== lessons, strictly'
@@ -46,7 +46,7 @@ notebooks: $(VENV)/.test ## run every lesson and compare each output with the st
 browser: $(VENV)/.test ## the player and a lesson in a real browser
 	@echo '== browser'
 ifneq ($(or $(CHROMIUM),$(SPECDEC_REQUIRE_BROWSER)),)
-	@$(BIN)/python -m pytest -q -m 'browser and not slow and not exhaustive' tests/browser
+	@$(BIN)/python -m pytest -q -m 'not slow and not exhaustive' tests/browser
 else
 	@echo '!! SKIPPED: no chromium here, so the browser tests did not run. On Debian or Ubuntu: apt-get install chromium'
 endif

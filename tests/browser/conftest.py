@@ -1,0 +1,66 @@
+"""A real browser for the tests that need one.
+
+Invariant: no test passes by luck of a missing browser: it is skipped with one reason, or fails when
+SPECDEC_REQUIRE_BROWSER=1. It does not know what the pages show.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="browser tests need the Python package playwright")
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+MISSING = "no browser found (looked for chromium, chromium-browser, google-chrome); on Debian: apt-get install chromium"
+ARGS = (
+    "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--no-first-run",
+)  # fmt: skip
+
+
+@dataclass
+class Recorded:
+    """What a page did besides drawing: console errors, uncaught errors, requests."""
+
+    errors: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+    def watch(self, page: sync_api.Page) -> None:
+        """Record everything that `page` does from now on."""
+        page.on("console", lambda m: self.errors.append(m.text) if m.type == "error" else None)
+        page.on("pageerror", lambda e: self.errors.append(str(e)))
+        page.on("request", lambda r: self.requests.append(r.url))
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[sync_api.Browser]:
+    """A headless Chromium, one for the whole session."""
+    path = next((found for name in NAMES if (found := shutil.which(name))), None)
+    if path is None:
+        if os.environ.get("SPECDEC_REQUIRE_BROWSER") == "1":
+            pytest.fail(MISSING)
+        pytest.skip(MISSING)
+    with sync_api.sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=path, args=list(ARGS))
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def recorded() -> Recorded:
+    """The record that the `page` fixture writes to."""
+    return Recorded()
+
+
+@pytest.fixture
+def page(browser: sync_api.Browser, recorded: Recorded) -> Iterator[sync_api.Page]:
+    """A fresh page of 1280 × 900 whose console errors and requests are in `recorded`."""
+    fresh = browser.new_page(viewport={"width": 1280, "height": 900})
+    recorded.watch(fresh)
+    yield fresh
+    fresh.close()

@@ -1,0 +1,188 @@
+"""The self-contained page in a real browser, opened from a file.
+
+Each test compares what is in the document with the numbers of the trace that was written into it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specdec_teach.trace import Trace
+from specdec_widgets.page import to_html
+from tests.widgets.traces import CASES
+
+ROOT = ".specdec-player"
+
+
+def open_page(page: Any, tmp_path: Path, name: str) -> Trace:
+    trace = CASES[name]
+    path = to_html(trace, tmp_path / "run.html")
+    page.goto(path.as_uri())
+    page.wait_for_selector(ROOT)
+    return trace
+
+
+def drawn(page: Any) -> tuple[str, str, int, int | None]:
+    data = page.eval_on_selector(ROOT, "e => ({...e.dataset})")
+    draft = data["draftPointer"]
+    return data["cycle"], data["stage"], int(data["targetPointer"]), int(draft) if draft else None
+
+
+@pytest.mark.parametrize("name", sorted(set(CASES) - {"long"}))
+def test_pointers_follow_the_trace_through_every_step(page: Any, recorded: Any, tmp_path: Path, name: str) -> None:
+    trace = open_page(page, tmp_path, name)
+    seen = [drawn(page)]
+    page.focus(ROOT)
+    while seen[-1][1] != "end":
+        page.keyboard.press("ArrowRight")
+        seen.append(drawn(page))
+        assert len(seen) < 200
+    for cycle in trace.cycles:
+        rows = [row for row in seen if row[0] == str(cycle.index) and row[1] not in ("prefill", "end")]
+        for which, kv in ((2, cycle.target_kv), (3, cycle.draft_kv)):
+            values = [row[which] for row in rows]
+            if kv is None:
+                assert set(values) == {None}
+                continue
+            assert values[0] == kv.before
+            assert values[-1] == kv.after
+            assert max(v for v in values if v is not None) == kv.written
+            at_target = next(row[which] for row in rows if row[1] == "target")
+            assert at_target == kv.written
+    assert recorded.errors == []
+    assert all(url.startswith(("file:", "blob:", "data:")) for url in recorded.requests)
+
+
+def test_buttons_keys_and_scrub_move_the_same_step(page: Any, recorded: Any, tmp_path: Path) -> None:
+    trace = open_page(page, tmp_path, "mixed")
+    page.click("[aria-label='Next step (→)']")
+    page.click("[aria-label='Next cycle (Shift →)']")
+    assert drawn(page)[:2] == ("1", "start")
+    page.click("[aria-label='Previous cycle (Shift ←)']")
+    assert drawn(page)[:2] == ("0", "start")
+    page.focus(ROOT)
+    page.keyboard.press("r")
+    assert drawn(page)[:2] == ("0", "verdict")
+    assert page.inner_text(".ledger h3").split() == ["d₃", "␣was", "✗", "rejected", "row", "2"]
+    page.keyboard.press("1")
+    assert page.inner_text(".ledger h3").startswith("d₁")
+    page.keyboard.press("End")
+    assert drawn(page)[1] == "end"
+    page.keyboard.press("Home")
+    assert drawn(page)[1] == "prefill"
+    page.keyboard.press("Shift+ArrowRight")
+    page.keyboard.press("Shift+ArrowRight")
+    assert drawn(page) == ("1", "start", trace.cycles[1].target_kv.before, 10)
+    page.fill(".scrub", "3")
+    assert page.eval_on_selector(ROOT, "e => e.dataset.step") == "3"
+    assert recorded.errors == []
+
+
+def test_play_runs_and_stops(page: Any, tmp_path: Path) -> None:
+    open_page(page, tmp_path, "plain")
+    page.focus(ROOT)
+    page.select_option(".speed", "4")
+    page.focus(ROOT)
+    page.keyboard.press("Space")
+    page.wait_for_timeout(1200)
+    page.keyboard.press("Space")
+    held = page.eval_on_selector(ROOT, "e => e.dataset.step")
+    page.wait_for_timeout(700)
+    assert page.eval_on_selector(ROOT, "e => e.dataset.step") == held != "0"
+    page.keyboard.press("Space")
+    page.wait_for_selector(f"{ROOT}[data-stage='end']")
+
+
+def test_keys_act_with_focus_only_and_never_trap_it(page: Any, tmp_path: Path) -> None:
+    open_page(page, tmp_path, "mixed")
+    page.keyboard.press("ArrowRight")
+    assert drawn(page)[1] == "prefill"
+    page.focus(ROOT)
+    for _ in range(12):
+        page.keyboard.press("Tab")
+    assert not page.evaluate("document.querySelector('.specdec-player').contains(document.activeElement)")
+    page.focus(ROOT)
+    page.keyboard.press("?")
+    assert page.is_visible(".keys")
+    page.keyboard.press("Escape")
+    assert not page.is_visible(".keys")
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement === document.body")
+
+
+def test_column_of_a_draft_stands_over_its_slots(page: Any, tmp_path: Path) -> None:
+    open_page(page, tmp_path, "mixed")
+    page.focus(ROOT)
+    page.keyboard.press("r")
+    page.wait_for_timeout(500)
+    chip = page.locator("[data-pick='2']").bounding_box()
+    for slot in page.locator(".cell[title^='slot 9:']").all():
+        box = slot.bounding_box()
+        assert abs(box["x"] - chip["x"]) < 1
+        assert abs(box["width"] - chip["width"]) < 1
+    assert page.locator(".cell[title^='slot 9:']").count() == 2
+
+
+def test_hostile_tokens_stay_text(page: Any, recorded: Any, tmp_path: Path) -> None:
+    open_page(page, tmp_path, "hostile")
+    page.focus(ROOT)
+    for _ in range(12):
+        page.keyboard.press("ArrowRight")
+    assert page.locator("main b:not(.u)").count() == 0
+    assert "</script><" in page.inner_text(".items")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert recorded.errors == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_colour_scheme_follows_the_reader_and_the_button(browser: Any, tmp_path: Path, scheme: Any) -> None:
+    page = browser.new_page(color_scheme=scheme)
+    open_page(page, tmp_path, "mixed")
+    assert page.eval_on_selector(ROOT, "e => e.dataset.theme") == scheme
+    page.click(".top button")
+    page.wait_for_selector(f"{ROOT}:not([data-theme='{scheme}'])")
+    page.close()
+
+
+def test_reduced_motion_moves_nothing(browser: Any, tmp_path: Path) -> None:
+    page = browser.new_page(reduced_motion="reduce")
+    open_page(page, tmp_path, "mixed")
+    assert page.eval_on_selector(".pointer", "e => getComputedStyle(e).transitionDuration") == "0s"
+    assert page.eval_on_selector(".chip", "e => getComputedStyle(e).animationName") == "none"
+    page.close()
+
+
+@pytest.mark.parametrize("width", [380, 760, 1280, 1920])
+def test_nothing_sticks_out_and_no_type_is_small(browser: Any, tmp_path: Path, width: int) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    open_page(page, tmp_path, "mixed")
+    page.focus(ROOT)
+    page.keyboard.press("r")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    smallest = page.evaluate(
+        """() => Math.min(...[...document.querySelectorAll('.specdec-player *')]
+             .filter(e => [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim()) && !e.closest('.blank'))
+             .map(e => parseFloat(getComputedStyle(e).fontSize)))"""
+    )
+    assert smallest >= 12
+    page.close()
+
+
+def test_three_hundred_cycles_open_and_step_quickly(page: Any, tmp_path: Path) -> None:
+    open_page(page, tmp_path, "long")
+    mounted = page.evaluate("performance.measure('m', { start: 0 }).duration")
+    assert mounted < 5000
+    page.focus(ROOT)
+    print(f"mounted after {mounted:.0f} ms")
+    spent = page.evaluate(
+        """() => { const t = performance.now(), root = document.querySelector('.specdec-player');
+             const press = () => new KeyboardEvent('keydown', { key: 'ArrowRight', bubbles: true });
+             for (let i = 0; i < 200; i++) root.dispatchEvent(press());
+             return (performance.now() - t) / 200; }"""
+    )
+    print(f"{spent:.1f} ms a step")
+    assert spent < 50
+    assert page.locator(".items > *").count() < 500

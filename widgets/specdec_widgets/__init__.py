@@ -1,0 +1,40 @@
+"""Views of a Trace: the cycle player for notebooks, the self-contained page, the still.
+
+`RENDERER` is what the entry point `specdec_teach.views` names. Invariant: importing this package loads no torch, no
+transformers, no engine and no widget library; the last one is loaded by `show` alone.
+It does not know how a trace was made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from specdec_widgets import page, still
+
+if TYPE_CHECKING:
+    from specdec_teach.trace import Trace
+
+__all__ = ["RENDERER", "Views"]
+
+
+class Views:
+    """The renderer that draws a Trace in its three forms."""
+
+    def show(self, trace: Trace, *, rerun: Callable[[int | None], Trace] | None = None) -> object:
+        """Return a notebook widget that plays `trace`; `rerun(j)` makes the trace with a rejection forced at j."""
+        from specdec_widgets.player import CyclePlayer
+
+        return CyclePlayer(trace, rerun=rerun)
+
+    def to_html(self, trace: Trace, path: Path) -> Path:
+        """Write a self-contained page and return its path."""
+        return page.to_html(trace, path)
+
+    def to_svg(self, trace: Trace, cycle: int) -> str:
+        """Return one cycle as SVG text; `cycle` is its index in the run."""
+        return still.to_svg(trace, cycle)
+
+
+RENDERER = Views()

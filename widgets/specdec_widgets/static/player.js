@@ -1,0 +1,871 @@
+/**
+ * The cycle player: plays a Trace (see specdec_teach/trace.py) step by step, in a notebook or on a page.
+ *
+ * Three layers, each blind to the next: `index`, `scene`, `ledger`, `narrate` are pure functions from the trace to
+ * plain data (lengths in em); `mount` turns that data into elements; the default export fits `mount` to anywidget.
+ * Invariant: every number shown is in the trace, and what is drawn depends on (trace, step, selected position) alone.
+ * It knows nothing of models, and it fetches nothing. Token texts enter the page as text nodes only.
+ *
+ * @typedef {{cycle: number, stage: string, k: number, target: number, draft: number|null}} Frame
+ * @typedef {{get(key: string): any, set(key: string, value: any): void, on(key: string, f: () => void): () => void}} Store
+ * @typedef {{key: string, cls: string, x: number, y: number, w?: number, h?: number, text?: string, glyph?: string,
+ *   title?: string, pick?: number}} Item
+ * @typedef {{key: string, cls: string, x1: number, y1: number, x2: number, y2: number}} Line
+ */
+
+// ---------------------------------------------------------------- words and numbers
+
+const BYTES = /^(?:<0x[0-9A-Fa-f]{2}>)+$/;
+const SUB = "₀₁₂₃₄₅₆₇₈₉";
+export const GLYPH = { accepted: "✓", rejected: "✗", unused: "·", cut: "✂", correction: "↺", bonus: "★" };
+const RULES = { rejection: "rejection rule", block: "block rule", coupled: "coupled rule" };
+
+/** Make white space, control and direction characters visible. @param {string} piece */
+export function mark(piece) {
+  const edge = piece.replace(/^ +/, (s) => "␣".repeat(s.length)).replace(/(?<=\S) +$/, (s) => "␣".repeat(s.length));
+  return edge.replace(/\n/g, "↵").replace(/\t/g, "⇥").replace(
+    /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g,
+    (c) => "⟨" + c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0") + "⟩",
+  );
+}
+
+/** The label of every token of a sequence. Bytes that complete a character show it; the ones before it show "⋯".
+ * @param {(number|null)[]} ids  @param {Record<string, string>} pieces  @returns {string[]} */
+export function labels(ids, pieces) {
+  const out = new Array(ids.length).fill("");
+  let run = [];
+  ids.forEach((id, i) => {
+    const piece = id === null ? "?" : pieces[id] ?? "#" + id;
+    if (!BYTES.test(piece)) {
+      run = [];
+      out[i] = piece === "" ? "∅" : mark(piece);
+      return;
+    }
+    out[i] = piece.replace(/<0x(..)>/g, "‹$1›");
+    for (const hex of piece.match(/[0-9A-Fa-f]{2}(?=>)/g)) {
+      const byte = parseInt(hex, 16);
+      if ((byte & 0xc0) !== 0x80) run = [];
+      run.push({ byte, i });
+      const lead = run[0].byte;
+      if (run.length !== (lead < 0x80 ? 1 : lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc2 ? 2 : 0)) continue;
+      try {
+        const text = new TextDecoder("utf-8", { fatal: true }).decode(Uint8Array.from(run, (b) => b.byte));
+        for (const b of run) out[b.i] = "⋯";
+        out[i] = mark(text);
+      } catch { /* not a character: the bytes stay visible */ }
+      run = [];
+    }
+  });
+  return out;
+}
+
+/** Token pieces as running text, its last `n` characters. @param {(number|null)[]} ids @param {Record<string, string>} pieces */
+export function prose(ids, pieces, n = 600) {
+  const bytes = [], encoder = new TextEncoder();
+  for (const id of ids.slice(-n)) {
+    const piece = id === null ? "…" : (pieces[id] ?? "").slice(-n);
+    if (BYTES.test(piece)) for (const hex of piece.match(/[0-9A-Fa-f]{2}(?=>)/g)) bytes.push(parseInt(hex, 16));
+    else bytes.push(...encoder.encode(piece));
+  }
+  const text = new TextDecoder().decode(Uint8Array.from(bytes)).replaceAll("\ufffd", "‹?›"), cut = [...text].slice(-n).join("");
+  return cut.split("\n").map((line) => mark(line).replaceAll("␣", " ")).join("\n");
+}
+
+/** How many columns of a monospace font a label takes. @param {string} text */
+export const columns = (text) => [...text].reduce((n, c) => n + (c.codePointAt(0) >= 0x1100 && c !== "⟨" && c !== "⟩"
+  && !(c >= "‐" && c <= "⯿") ? 2 : 1), 0);
+
+/** Cut a label to n columns. @param {string} text @param {number} n */
+export function clip(text, n) {
+  if (columns(text.slice(0, 4 * n)) <= n && text.length <= 4 * n) return text;
+  let used = 1, out = "";
+  for (const c of text) {
+    used += columns(c);
+    if (used > n) break;
+    out += c;
+  }
+  return out + "…";
+}
+
+/** A probability: .61, .999, 1.00, .004, 3e−6. @param {number|null|undefined} v @param {number} [digits] */
+export function num(v, digits = 2) {
+  if (v === null || v === undefined) return "–";
+  if (v === 0) return "0";
+  if (v < 10 ** -digits / 2) return v < 1e-4 ? v.toExponential(0).replace("e-", "e−") : v.toPrecision(1).replace(/^0/, "");
+  while (v < 1 && digits < 7 && v.toFixed(digits)[0] === "1") digits++;
+  return v.toFixed(digits).replace(/^0\./, ".");
+}
+
+/** Two numbers with just enough digits to differ. @returns {[string, string]} */
+export function pair(a, b) {
+  for (let d = 2; d < 7; d++) if (num(a, d) !== num(b, d) || a === b) return [num(a, d), num(b, d)];
+  return [num(a, 7), num(b, 7)];
+}
+
+const sub = (n) => "d" + [...String(n)].map((c) => SUB[+c]).join("");
+const quote = (label) => "‘" + clip(label, 24) + "’";
+const plural = (n, one, many = one + "s") => n + " " + (n === 1 ? one : many);
+const list = (items) => items.length < 2 ? items.join("") : items.slice(0, -1).join(", ") + " and " + items.at(-1);
+const temperature = (trace) => Number(trace.meta.sampling?.temperature ?? 1);
+const isGreedy = (trace) => temperature(trace) === 0;
+
+// ---------------------------------------------------------------- the steps
+
+/** Every step of the run, in order, with both pointers as they stand in it. @returns {Frame[]} */
+export function frames(trace) {
+  const out = [], cycles = trace.cycles, first = cycles[0];
+  if (trace.prefill && !trace.dropped) {
+    const { target, draft } = trace.prefill;
+    out.push({ cycle: first ? 0 : -1, stage: "prefill", k: 0, target, draft: draft ?? null });
+  }
+  cycles.forEach((c, cycle) => {
+    const t = c.target_kv, d = c.draft_kv, L = c.committed_before, K = c.proposed.length;
+    const push = (stage, k, target, draft) => out.push({ cycle, stage, k, target, draft });
+    push("start", 0, t.before, d ? d.before : null);
+    if (d && d.written > d.before && L > d.before) push("catchup", 0, t.before, Math.min(L, d.written));
+    for (let k = 1; k <= K; k++) {
+      push("draft", k, t.before, d ? (k === K ? d.written : Math.min(d.written, Math.max(d.before, L + k - 1))) : null);
+    }
+    const high = d ? d.written : null;
+    push("target", 0, t.written, high);
+    for (const x of c.decisions) if (x.status === "accepted" || x.status === "rejected") push("verdict", x.position, t.written, high);
+    if (c.last !== null) push("last", 0, t.written, high);
+    push("commit", 0, t.written, high);
+    if (K || t.after !== t.written || (d && d.after !== d.written)) push("rewind", 0, t.after, d ? d.after : null);
+  });
+  const end = cycles.at(-1), p = trace.prefill;
+  if (end) out.push({ cycle: cycles.length - 1, stage: "end", k: 0, target: end.target_kv.after, draft: end.draft_kv?.after ?? null });
+  else out.push({ cycle: -1, stage: "end", k: 0, target: p ? p.target : 0, draft: p?.draft ?? null });
+  return out;
+}
+
+const PAD = 3.8, NARROWEST = 3.5, WIDEST = 9, COLUMNS = 11;
+
+/** Everything that depends on the trace alone: steps, committed ids, labels, column edges, high-water marks. */
+export function index(trace) {
+  const ids = [...trace.prompt], cycles = trace.cycles;
+  const from = cycles.length ? cycles[0].committed_before : ids.length;
+  while (ids.length < from) ids.push(null);
+  for (const c of cycles) ids.push(...c.emitted);
+  const text = labels(ids, trace.pieces);
+  let longest = ids.length;
+  const drafts = cycles.map((c) => {
+    longest = Math.max(longest, c.committed_before + c.proposed.length + 1);
+    const L = c.committed_before, tail = ids.slice(Math.max(0, L - 4), L);
+    return labels([...tail, ...c.proposed], trace.pieces).slice(tail.length);
+  });
+  const size = new Array(longest).fill(NARROWEST);
+  const widen = (at, label, extra) => {
+    size[at] = Math.max(size[at], Math.min(WIDEST, Math.min(COLUMNS, columns(label.slice(0, 40))) * 0.61 + extra));
+  };
+  text.forEach((label, i) => widen(i, label, 1.3));
+  cycles.forEach((c, i) => drafts[i].forEach((label, j) => widen(c.committed_before + j, label, 2.4)));
+  cycles.forEach((c) => c.last !== null && widen(c.committed_after - 1, text[c.committed_after - 1], 2.4));
+  const edge = [PAD];
+  for (const w of size) edge.push(edge.at(-1) + w);
+  let t = trace.prefill?.target ?? 0, d = trace.prefill?.draft ?? 0;
+  let sums = { cycles: 0, emitted: 0, accepted: 0, judged: 0, seconds: 0 };
+  const high = [], totals = [sums];
+  for (const c of cycles) {
+    high.push({ target: t, draft: d });
+    t = Math.max(t, c.target_kv.written);
+    d = Math.max(d, c.draft_kv?.written ?? 0);
+    const s = c.seconds;
+    sums = {
+      cycles: sums.cycles + 1, emitted: sums.emitted + c.emitted.length, accepted: sums.accepted + c.accepted,
+      judged: sums.judged + c.proposed.length - c.stop_cut, seconds: sums.seconds + s.draft + s.target + s.verify + s.other,
+    };
+    totals.push(sums);
+  }
+  high.push({ target: t, draft: d });
+  const hasDraft = trace.prefill?.draft != null || cycles.some((c) => c.draft_kv);
+  return { frames: frames(trace), ids, text, drafts, edge, high, totals, hasDraft, longest };
+}
+
+const ORDER = ["prefill", "start", "catchup", "draft", "target", "verdict", "last", "commit", "rewind", "end"];
+const since = (frame, stage) => ORDER.indexOf(frame.stage) >= ORDER.indexOf(stage);
+
+/** Which position's numbers a step is about: 1…γ, "last" for the bonus row, 0 for none. */
+export function focus(trace, frame) {
+  const c = trace.cycles[frame.cycle];
+  if (!c || frame.stage === "prefill") return 0;
+  if (frame.stage === "draft" || frame.stage === "verdict") return frame.k;
+  if (frame.stage === "target") return c.proposed.length ? 1 : 0;
+  if (!since(frame, "last")) return 0;
+  if (c.last_kind === "bonus") return "last";
+  return c.decisions.find((x) => x.status === "rejected")?.position ?? c.accepted;
+}
+
+/** What is known about draft j in a step: "drafted", "judged" or a final status; null before it is drafted. */
+export function standing(c, frame, j) {
+  if (frame.stage === "draft" ? j > frame.k : !since(frame, "draft")) return null;
+  const { status } = c.decisions[j - 1];
+  if (status === "cut") return since(frame, "commit") ? "cut" : "proposed";
+  if (status === "unused") {
+    const stop = c.decisions.find((x) => x.status === "rejected")?.position ?? 0;
+    return since(frame, "last") || (frame.stage === "verdict" && frame.k >= stop) ? "unused" : "proposed";
+  }
+  return since(frame, "last") || (frame.stage === "verdict" && frame.k >= j) ? status : "proposed";
+}
+
+// ---------------------------------------------------------------- the picture (all lengths in em)
+
+export const Y = { pending: 0, ruler: 1.15, text: 2.55, tag: 4.7, drafts: 6.1, rows: 9.8, target: 12.5, draft: 16.9, cell: 1.7, chip: 2.1 };
+export const height = (m) => (m.hasDraft ? Y.draft : Y.target) + Y.cell + 2.2;
+
+/** Which columns a step must show, and which one it is about. @returns {{left: number, right: number, at: number}} */
+export function extent(trace, m, frame) {
+  const c = trace.cycles[frame.cycle], L = c && frame.stage !== "prefill" ? c.committed_before : trace.prompt.length;
+  const K = c && frame.stage !== "prefill" ? c.proposed.length : 0;
+  const low = Math.max(0, Math.min(L - 1, c?.draft_kv && frame.stage !== "prefill" ? c.draft_kv.before : L - 1));
+  const column = Math.min(m.longest - 1, frame.k ? L + frame.k - 1 : since(frame, "last") && c ? c.committed_after - 1 : L - 1);
+  return { left: m.edge[low] - 1, right: m.edge[Math.min(m.longest, L + K + 1)] + 1.6, at: (m.edge[column] + m.edge[column + 1]) / 2 };
+}
+
+/** Where to scroll so that the step's columns show in a window `width` wide: at a column's edge where there is room. */
+export function scrollFor(edge, { left, right, at }, width) {
+  if (right - left > width) return Math.max(0, at - width / 2);
+  const want = Math.max(0, Math.min(left, Math.max(right - width, left - width * 0.4)));
+  return want > edge[0] ? Math.min(left, edge.find((x) => x >= want) ?? want) : want;
+}
+
+/** The token whose K and V a slot holds at the start of cycle `ci`, as a label. */
+export function slotLabel(trace, m, ci, which, at) {
+  for (let i = Math.min(ci, trace.cycles.length) - 1; i >= 0; i--) {
+    const c = trace.cycles[i], kv = which === "target" ? c.target_kv : c.draft_kv, j = at - c.committed_before;
+    if (kv && at < kv.written && at >= kv.before) return j < 0 ? m.text[at] : m.drafts[i][j] ?? "";
+  }
+  return m.text[at] ?? "";
+}
+
+/** One tape: every slot in [a, b) as valid, provisional, stale or free. */
+export function tape(trace, m, frame, which, a, b) {
+  const c = trace.cycles[frame.cycle], pointer = frame[which] ?? 0, prefill = frame.stage === "prefill" || !c;
+  const L = prefill ? trace.prompt.length : c.committed_before, kv = prefill ? null : which === "target" ? c.target_kv : c.draft_kv;
+  const done = since(frame, "commit") && !prefill;
+  const valid = done && kv ? Math.min(pointer, kv.after) : Math.min(pointer, L);
+  const top = Math.max(pointer, prefill ? pointer : m.high[frame.cycle][which], done && kv ? kv.written : 0);
+  const committed = done ? c.committed_after : L, out = [];
+  for (let at = a; at < b; at++) {
+    const state = at < valid ? "valid" : at < pointer ? "provisional" : at < top ? "stale" : "free";
+    let label = "";
+    if (state === "provisional" || (state === "stale" && kv && done && at < kv.written)) label = at < L ? m.text[at] : m.drafts[frame.cycle][at - L] ?? "";
+    else if (state === "stale") label = slotLabel(trace, m, frame.cycle, which, at);
+    else if (state === "free" && at < committed) label = "no KV";
+    out.push({ at, state, label });
+  }
+  return out;
+}
+
+/** Everything drawn in the lanes for the columns [a, b). @returns {{items: Item[], lines: Line[]}} */
+export function scene(trace, m, frame, a, b, selected) {
+  const items = [], lines = [], c = frame.stage === "prefill" ? undefined : trace.cycles[frame.cycle];
+  const L = c ? c.committed_before : trace.prompt.length, K = c ? c.proposed.length : 0;
+  const committed = c && since(frame, "commit") ? c.committed_after : L;
+  const x = (at) => m.edge[Math.max(0, Math.min(m.longest, at))], w = (at) => x(at + 1) - x(at), mid = (at) => x(at) + w(at) / 2;
+  const add = (key, cls, at, y, more) => { if (at >= a && at < b) items.push({ key, cls, x: x(at) + 0.1, y, w: w(at) - 0.2, ...more }); };
+  const chip = (key, cls, at, y, label, glyph, more = {}) =>
+    add(key, "chip " + cls, at, y, { h: Y.chip, text: clip(label, COLUMNS), title: clip(label, 300), glyph, ...more });
+  for (let at = a; at < b; at++) add("n" + at, "ruler" + (at === committed - 1 ? " here" : ""), at, Y.ruler, { text: String(at) });
+
+  const gone = c && since(frame, "rewind"), pendingFrom = frame.stage === "end" ? committed : gone || !c || !since(frame, "target") ? committed - 1 : committed;
+  for (let at = a; at < Math.min(b, committed); at++) {
+    const fresh = c && at >= L, isLast = fresh && c.last !== null && at === c.committed_after - 1;
+    const cls = at >= pendingFrom ? "pending" : at < trace.prompt.length ? "committed prompt" : "committed";
+    chip("t" + at, cls + (isLast ? " " + c.last_kind : fresh ? " kept" : ""), at, Y.text, m.text[at], isLast ? GLYPH[c.last_kind] : fresh ? "✓" : "");
+    if (at >= pendingFrom) add("pend" + at, "tag mark", at, Y.pending, { text: "pending" });
+  }
+  if (c && frame.stage === "last") {
+    chip("t" + (L + c.accepted), "drawn " + c.last_kind, L + c.accepted, Y.text, m.text[L + c.accepted], GLYPH[c.last_kind]);
+  }
+  for (let j = 1; c && j <= K; j++) {
+    const state = standing(c, frame, j), at = L + j - 1;
+    if (!state) continue;
+    chip("d" + frame.cycle + "." + j, state + (selected === j ? " selected" : ""), at, Y.drafts, m.drafts[frame.cycle][j - 1], GLYPH[state] ?? "", { pick: j });
+    add("dl" + j, "tag", at, Y.tag, { text: sub(j) });
+  }
+  if (c && since(frame, "target")) {
+    const stop = c.decisions.find((d) => d.status === "rejected")?.position ?? 0;
+    const bonusOpen = !since(frame, "last") && !(frame.stage === "verdict" && frame.k === stop);
+    if (bonusOpen) add("slot", "chip open", L + K, Y.drafts, { h: Y.chip, text: K ? "bonus" : "next" });
+    for (let i = 0; i <= K; i++) {
+      const at = L - 1 + i, state = i < K ? standing(c, frame, i + 1) : c.last_kind === "bonus" && since(frame, "last") ? "bonus" : bonusOpen ? "proposed" : "unused";
+      const now = frame.stage === "verdict" && frame.k === i + 1;
+      add("row" + i, "row " + state + (now ? " now" : ""), at, Y.rows, { h: 1.5, text: "row " + i });
+      const to = i < K || bonusOpen ? Y.drafts + Y.chip : state === "bonus" ? Y.text + Y.chip : 0;
+      if (to && at >= a - 1 && at < b) lines.push({ key: "l" + i, cls: "link " + state + (now ? " now" : ""), x1: mid(at), y1: Y.rows, x2: mid(at + 1) - 0.3, y2: to + 0.12 });
+    }
+  }
+  for (const which of m.hasDraft ? ["target", "draft"] : ["target"]) {
+    const y = Y[which], pointer = frame[which] ?? 0, kv = c ? (which === "target" ? c.target_kv : c.draft_kv) : null;
+    for (const s of tape(trace, m, frame, which, a, b)) {
+      add(which + s.at, "cell " + s.state + (s.label === "no KV" ? " lacks" : ""), s.at, y, {
+        h: Y.cell, text: clip(s.label, Math.floor((w(s.at) - 0.7) / 0.53)), title: "slot " + s.at + ": " + s.state + (s.label ? ", " + clip(s.label, 60) : ""),
+      });
+    }
+    items.push({ key: "p" + which, cls: "pointer", x: x(pointer), y: y - 0.25, h: Y.cell + 0.5, text: "C = " + pointer });
+    const from = kv && since(frame, "rewind") && frame.stage !== "end" ? kv.written : pointer;
+    if (from > pointer) {
+      lines.push({ key: "r" + which, cls: "rewind", x1: x(from), y1: y + Y.cell + 1.15, x2: x(pointer) + 0.75, y2: y + Y.cell + 1.15 });
+      items.push({ key: "rl" + which, cls: "rewound", x: x(from) + 0.3, y: y + Y.cell + 0.45, text: "rewind " + (from - pointer) });
+    }
+  }
+  return { items, lines };
+}
+
+// ---------------------------------------------------------------- the ledger
+
+/** The numbers of one position, as far as the step knows them; null where there is nothing to show yet. */
+export function ledger(trace, m, frame, selected) {
+  const c = trace.cycles[frame.cycle];
+  if (!c || !selected || frame.stage === "prefill") return null;
+  const name = (id, at) => (id === c.proposed[at - 1] && m.drafts[frame.cycle][at - 1]) || labels([id], trace.pieces)[0];
+  if (selected === "last") {
+    if (!c.last_top || !since(frame, "last")) return null;
+    const shown = c.last_top.tokens.slice(0, 7), has = shown.some(([id]) => id === c.last);
+    const late = has ? [] : c.last_top.tokens.filter(([id]) => id === c.last);
+    const rows = [...shown, ...late].map(([id, p]) => ({ label: name(id, 0), p, role: id === c.last ? "drawn" : "" }));
+    const rest = 1 - rows.reduce((s, r) => s + r.p, 0);
+    return { kind: "last", row: c.proposed.length, label: m.text[c.committed_after - 1], rows, rest: { p: Math.max(0, rest) }, last: c.last_kind };
+  }
+  const d = c.decisions[selected - 1], state = d ? standing(c, frame, selected) : null;
+  if (!d || !state) return null;
+  const known = since(frame, "target"), drawn = d.status === "rejected" && since(frame, "last") ? c.last : null;
+  const must = new Set([d.token, known && d.status === "rejected" ? c.last : d.token]);
+  const weight = (r) => (known ? Math.max(r.p, r.q) : r.q), ranked = [...d.bars].sort((s, t) => weight(t) - weight(s) || s.token - t.token);
+  const room = 6 - ranked.filter((r) => must.has(r.token)).length;
+  let free = 0;
+  const rows = ranked.filter((r) => must.has(r.token) || free++ < room).map((r) => ({
+    label: name(r.token, selected), p: known ? r.p : null, q: r.q, min: known ? Math.min(r.p, r.q) : null,
+    residual: known && d.alpha < 1 - 1e-12 ? r.residual : null, role: r.token === d.token ? "proposed" : r.token === drawn ? "drawn" : "",
+  }));
+  const left = (key, whole) => known || key === "q" ? Math.max(0, whole - rows.reduce((s, r) => s + (r[key] ?? 0), 0)) : null;
+  const rest = { p: left("p", 1), q: left("q", 1), min: left("min", d.alpha), residual: known && d.alpha < 1 - 1e-12 ? left("residual", 1) : null };
+  return { kind: "decision", position: selected, row: selected - 1, label: m.drafts[frame.cycle][selected - 1], state, known, d, rows, rest, greedy: isGreedy(trace), rule: trace.meta.verify };
+}
+
+/** The acceptance test in words: what was compared with what. */
+export function test(trace, m, frame, d) {
+  const c = trace.cycles[frame.cycle], ok = d.accepted, y = quote(m.drafts[frame.cycle][d.position - 1]);
+  const forced = d.forced ? " (forced)" : "";
+  if (d.u === null || d.accept_probability === null) {
+    const other = ok || c.last === null ? null : quote(m.text[c.committed_before + c.accepted]);
+    const whose = isGreedy(trace) ? "the target's likeliest token" : "the target's own draw";
+    if (ok) return `${whose} is ${y} too` + forced;
+    return (other ? `${whose} is ${other}, not ${y}` : `${whose} is not ${y}`) + forced;
+  }
+  const [u, a] = pair(d.u, d.accept_probability);
+  if (trace.meta.verify !== "rejection") return `u = ${u}, acceptance probability ${a}` + forced;
+  if (ok && d.accept_probability >= 1) return `p ${num(d.p)} ≥ q ${num(d.q)}, so any u would do (u = ${u})` + forced;
+  return `u = ${u} ${d.u < d.accept_probability ? "<" : "≥"} p/q = ${a}` + forced;
+}
+
+// ---------------------------------------------------------------- the sentence
+
+/** One sentence or two about a step, with its numbers. @param {Frame} frame */
+export function narrate(trace, m, frame) {
+  const c = trace.cycles[frame.cycle], L = c?.committed_before ?? trace.prompt.length, K = c?.proposed.length ?? 0;
+  const at = (i) => quote(m.text[i]), d = (k) => `${sub(k)} = ${quote(m.drafts[frame.cycle][k - 1])}`;
+  switch (frame.stage) {
+    case "prefill": {
+      const p = trace.prefill, n = trace.prompt.length;
+      const who = p.draft === null ? "the target" : p.draft === p.target ? "both models" : `the target (and ${p.draft} to the draft)`;
+      return `Prefill feeds the first ${plural(p.target, "prompt token")} to ${who}. The last one, ${at(n - 1)}, is pending: it is committed, but no cache holds its K and V yet.`;
+    }
+    case "start": {
+      const lacks = c.draft_kv ? L - c.draft_kv.before : 0;
+      const more = lacks > 1 && K ? ` The draft stands at ${c.draft_kv.before}: it lacks ${plural(lacks, "token")}.` : "";
+      return `Cycle ${c.index} starts with ${L} committed tokens; the target has computed ${frame.target}, and ${at(L - 1)} is pending.${more}`;
+    }
+    case "catchup": {
+      const from = c.draft_kv.before, fed = Array.from({ length: frame.draft - from }, (_, i) => from + i);
+      const what = fed.length > 6 ? plural(fed.length, "committed token") : list(fed.map(at));
+      return `The draft catches up with the committed text: it feeds ${what}, and its pointer moves from ${from} to ${frame.draft}.`;
+    }
+    case "draft": {
+      const x = c.decisions[frame.k - 1], fed = frame.k > 1 && c.draft_kv ? `The draft feeds ${sub(frame.k - 1)} and` : "The draft";
+      return `${fed} proposes ${d(frame.k)}, to which it gives q = ${num(x.q)}.` + (frame.k === K && c.draft_kv ? ` It has not fed ${sub(K)} itself: its pointer stops at ${frame.draft}.` : "");
+    }
+    case "target": {
+      if (!K) return `The target runs one forward over ${at(L - 1)} alone: one row of logits, one new KV slot; its pointer moves from ${c.target_kv.before} to ${frame.target}.`;
+      return `The target runs one forward over ${at(L - 1)} and ${plural(K, "draft")}: ${K + 1} rows of logits and ${frame.target - c.target_kv.before} new KV slots at once; its pointer jumps from ${c.target_kv.before} to ${frame.target}.`;
+    }
+    case "verdict": {
+      const x = c.decisions[frame.k - 1], behind = c.decisions.filter((y) => y.status === "unused").length;
+      const head = `Row ${frame.k - 1} judges ${d(frame.k)}: ${test(trace, m, frame, x)}`;
+      if (x.accepted) return `${head}. Accepted.`;
+      return `${head}. Rejected` + (behind ? `; ${behind === 1 ? "the draft" : `the ${behind} drafts`} behind it ${behind === 1 ? "is" : "are"} discarded unseen.` : ".");
+    }
+    case "last": {
+      const y = at(c.committed_after - 1);
+      if (c.last_kind === "bonus") return K ? `All ${K} drafts were accepted, so row ${K} gives one more token for free: the bonus ${y}.` : `Nothing was proposed: row 0 gives the next token, ${y}, as in plain decoding.`;
+      const x = c.decisions.find((r) => r.status === "rejected"), bar = x?.bars.find((r) => r.token === c.last);
+      if (isGreedy(trace) || !bar) return `The target puts ${y} there instead: the correction.`;
+      if (c.degenerate_residual) return `The residual is empty to the last digit, so the correction ${y} is drawn from p itself.`;
+      return `The correction ${y} is drawn from the residual [p − q]₊, where its share is ${num(bar.residual)}.`;
+    }
+    case "commit": {
+      const n = c.emitted.length, cut = c.stop_cut ? ` The text ends here: ${plural(c.stop_cut, "draft")} behind it ${c.stop_cut === 1 ? "is" : "are"} cut.` : "";
+      const words = c.accepted ? `${plural(c.accepted, "draft")}${c.last === null ? "" : " and the " + (c.last_kind === "bonus" ? "bonus" : "correction")}` : c.last_kind === "bonus" ? "its one token" : "the correction alone";
+      return `The cycle commits ${words}: the text grows by ${n}, from ${L} to ${c.committed_after} tokens.${cut}`;
+    }
+    case "rewind": {
+      const t = c.target_kv, r = c.draft_kv, moves = [];
+      if (t.written > t.after) moves.push(`the target from ${t.written} to ${t.after}`);
+      if (r && r.written > r.after) moves.push(`the draft from ${r.written} to ${r.after}`);
+      const next = at(c.committed_after - 1), high = Math.max(t.written, r?.written ?? 0), low = Math.min(t.after, r?.after ?? t.after);
+      if (!moves.length) return `Nothing to rewind: every slot holds a committed token. The bonus ${next} is pending` + (r && r.after < t.after ? `, and the draft also lacks ${sub(K)}.` : ".");
+      return `Rewind: ${list(moves)}. ${high - low > 1 ? `Slots ${low}–${high - 1} stay` : `Slot ${low} stays`} in memory, unreachable until overwritten; ${next} is pending.`;
+    }
+    default: {
+      const s = m.totals.at(-1), why = { eos: "with the end-of-text token", stop: "at a stop string", length: "at the token limit", context: "because the context is full" }[trace.finish_reason];
+      if (!s.cycles) return `The run has no cycle${why ? `: it ended ${why}` : " yet"}.`;
+      const rate = s.judged ? ` ${s.accepted} of ${s.judged} drafts were accepted (${(100 * s.accepted / s.judged).toFixed(0)} %).` : "";
+      return `The run ${why ? "ends " + why : "was left"} after ${plural(s.cycles, "cycle")} and ${plural(s.emitted, "token")}: ${(s.emitted / s.cycles).toFixed(2)} tokens per cycle.${rate}`;
+    }
+  }
+}
+
+// ---------------------------------------------------------------- elements
+
+const ICONS = {
+  "prev-cycle": "M4 3v10M13 3 6 8l7 5z", prev: "M11 3 4 8l7 5z", play: "M5 2.5 13 8l-8 5.5z", pause: "M5 3v10M11 3v10",
+  next: "M5 3l7 5-7 5z", "next-cycle": "M12 3v10M3 3l7 5-7 5z", reject: "M4 4l8 8M12 4l-8 8", help: "M6 6a2.2 2.2 0 1 1 3 2c-.8.4-1 .8-1 1.6M8 12.4v.4",
+};
+const SPEEDS = [0.5, 1, 2, 4], TICK = 1300;
+const HELP = [["← →", "step"], ["Shift ← →", "cycle"], ["Home End", "first, last step"], ["Space", "play or pause"], ["R", "next rejection"], ["1 … 9", "a draft in the ledger"], ["?", "this help"], ["Esc", "leave the player"]];
+const LEGEND = [["valid", "computed"], ["provisional", "not committed"], ["stale", "stale: unreachable"], ["free", "free"]];
+
+const el = (tag, cls, ...inside) => {
+  const node = document.createElement(tag);
+  if (cls) node.className = cls;
+  node.append(...inside);
+  return node;
+};
+const svg = (tag, attrs) => {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [k, v] of Object.entries(attrs)) node.setAttribute(k, v);
+  return node;
+};
+const put = (node, text) => { if (node.textContent !== text) node.textContent = text; };
+const icon = (name) => {
+  const node = svg("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" });
+  node.append(svg("path", { d: ICONS[name] }));
+  return node;
+};
+const button = (name, label, act) => {
+  const node = el("button", "icon " + name, icon(name));
+  node.type = "button";
+  node.title = label;
+  node.setAttribute("aria-label", label);
+  node.addEventListener("click", act);
+  return node;
+};
+/** A token label: its leading white-space mark is quieter than the rest. */
+const token = (label) => {
+  const [, lead, rest] = /^([␣↵⇥]*)([^]*)$/.exec(label), node = el("bdi", "token");
+  if (lead) node.append(el("span", "blank", lead));
+  node.append(rest);
+  return node;
+};
+
+/** Keep the children of a parent equal to a list of keyed items; untouched items cost one comparison. */
+function keyed(parent, make, update) {
+  const live = new Map();
+  return (items) => {
+    const seen = new Set();
+    for (const item of items) {
+      seen.add(item.key);
+      let entry = live.get(item.key);
+      if (!entry) {
+        live.set(item.key, (entry = { node: make(item), was: "" }));
+        parent.append(entry.node);
+      }
+      const now = JSON.stringify(item);
+      if (now !== entry.was) update(entry.node, item);
+      entry.was = now;
+    }
+    for (const [key, entry] of live) if (!seen.has(key)) { entry.node.remove(); live.delete(key); }
+  };
+}
+
+function drawItem(node, item) {
+  node.className = "item " + item.cls;
+  node.style.transform = `translate(${item.x.toFixed(2)}em, ${item.y}em)`;
+  if (item.w) node.style.width = item.w.toFixed(2) + "em";
+  if (item.h) node.style.height = item.h + "em";
+  node.title = item.title ?? "";
+  if (item.pick) node.dataset.pick = String(item.pick);
+  const inside = [];
+  if (item.glyph) inside.push(el("span", "glyph", item.glyph));
+  if (item.text) inside.push(/^(chip|cell)/.test(item.cls) ? token(item.text) : el("span", "", item.text));
+  node.replaceChildren(...inside);
+}
+
+function drawLine(node, item) {
+  const { x1, y1, x2, y2 } = item, along = item.cls === "rewind";
+  node.setAttribute("class", item.cls);
+  const a = Math.atan2(y2 - y1, x2 - x1), tip = 0.42, spread = 0.5;
+  const head = [a + spread, a - spread].map((t) => `${(x2 - tip * Math.cos(t)).toFixed(3)} ${(y2 - tip * Math.sin(t)).toFixed(3)}`);
+  node.setAttribute("d", `M${x1.toFixed(3)} ${y1.toFixed(3)}L${x2.toFixed(3)} ${y2.toFixed(3)}M${head[0]}L${x2.toFixed(3)} ${y2.toFixed(3)}L${head[1]}` + (along ? `M${x1.toFixed(3)} ${y1 - 0.3}v.6` : ""));
+}
+
+const bar = (cls, share) => {
+  const node = el("i", cls);
+  node.style.width = Math.max(0, Math.min(100, share * 100)).toFixed(2) + "%";
+  return node;
+};
+
+/** The ledger's elements for its data; `test` is the acceptance test in words. */
+function drawLedger(data, words) {
+  const last = data.kind === "last", { rows, rest } = data, every = [...rows, { label: "rest", ...rest, role: "rest" }];
+  const top = Math.max(...every.map((r) => Math.max(r.p ?? 0, r.q ?? 0)), 1e-9), most = Math.max(...every.map((r) => r.residual ?? 0), 1e-9);
+  const title = el("h3", "", last ? (data.row ? "bonus" : "next token") : sub(data.position), token(clip(data.label, 24)));
+  const mark = last ? data.last : data.state;
+  title.append(el("span", "verdict " + mark, mark === "proposed" ? "proposed" : `${GLYPH[mark]} ${last && !data.row ? "drawn" : mark}`));
+  title.append(el("span", "row-name", "row " + data.row));
+  const head = [title];
+  if (!last && data.known) {
+    const { d } = data, strips = el("div", "strips"), judged = data.state === "accepted" || data.state === "rejected";
+    const testStrip = el("div", "strip test"), t = d.accept_probability;
+    testStrip.append(el("p", "", judged ? words : data.state === "proposed" ? "not judged yet" : data.state === "cut" ? "behind the end of the text" : "discarded: never judged"));
+    if (judged && d.u !== null && t !== null) {
+      const axis = el("div", "axis", bar("accept", t), bar("reject", 1 - t)), u = el("b", "u", el("span", "", "u"));
+      u.style.left = (d.u * 100).toFixed(2) + "%";
+      axis.append(u);
+      testStrip.append(axis);
+    } else if (judged) testStrip.append(el("div", "axis", d.accepted ? bar("accept", 1) : bar("reject", 1)));
+    else testStrip.append(el("div", "axis none"));
+    const mass = el("div", "strip mass", el("p", "", `accept α = ${num(d.alpha)}`, el("span", "beta", `reject β = ${num(Math.max(0, 1 - d.alpha))}`)));
+    mass.append(el("div", "axis", bar("accept", d.alpha), bar("reject", 1 - d.alpha)));
+    strips.append(testStrip, mass);
+    head.push(strips);
+  }
+  const table = el("table", last ? "last" : ""), thead = el("tr");
+  for (const name of last ? ["token", "", "p"] : ["token", "p over q", "p", "q", "min", "residual"]) {
+    const th = el("th", name === "" || name === "p over q" ? "plot" : name, name);
+    th.scope = "col";
+    if (name === "p over q" && data.known) th.append(...[["min", "both"], ["excess-p", "p only"], ["excess-q over", "q only"]].map(([cls, text]) => el("span", "part", el("i", cls), text)));
+    thead.append(th);
+  }
+  table.append(el("thead", "", thead));
+  const body = el("tbody");
+  for (const r of every) {
+    const name = r.role === "rest" ? el("span", "quiet", "rest") : token(clip(r.label, 14)), label = el("th", "name", name);
+    label.scope = "row";
+    if (r.role === "drawn") label.prepend(el("span", "glyph " + (last ? data.last : "correction"), last ? GLYPH[data.last] : GLYPH.correction));
+    if (r.role === "proposed" && GLYPH[data.state]) label.prepend(el("span", "glyph " + data.state, GLYPH[data.state]));
+    const plot = el("td", "plot"), p = r.p ?? 0, q = r.q ?? 0, min = r.min ?? 0;
+    if (last) plot.append(el("div", "bars", bar("mass-p", p / top)));
+    else {
+      if (data.known) plot.append(el("div", "bars", bar("min", min / top), bar("excess-p", (p - min) / top)));
+      plot.append(el("div", "bars q", bar(data.known ? "min" : "excess-q", (data.known ? min : q) / top), bar("excess-q over", data.known ? (q - min) / top : 0)));
+    }
+    const cells = last ? [num(r.p)] : [num(r.p), num(r.q), num(r.min)];
+    const tr = el("tr", r.role, label, plot, ...cells.map((v) => el("td", "n", v)));
+    if (!last) tr.append(el("td", "n residual", el("div", "bars", bar("residual", (r.residual ?? 0) / most)), el("span", "", num(r.residual))));
+    body.append(tr);
+  }
+  table.append(body);
+  return [...head, table];
+}
+
+/** True when the nearest painted background behind a node is dark. */
+function onDark(node) {
+  for (let n = node; n; n = n.parentElement) {
+    const parts = getComputedStyle(n).backgroundColor.match(/[\d.]+/g)?.map(Number);
+    if (parts && (parts.length < 4 || parts[3] > 0.5)) return 0.299 * parts[0] + 0.587 * parts[1] + 0.114 * parts[2] < 128;
+  }
+  return matchMedia("(prefers-color-scheme: dark)").matches;
+}
+
+/**
+ * Build the player inside `host` and keep it equal to the store. Keys: trace, step, status, can_rerun, request.
+ * @param {HTMLElement} host  @param {Store} store  @returns {() => void} takes everything away again
+ */
+export function mount(host, store) {
+  let trace, m, frame, at = 0, picked = null, playing = 0, speed = 1, asked = 0, ledgerKey = "", sideKey = "", aim = -1, saving = 0;
+  const offs = [];
+  const root = el("section", "specdec-player");
+  root.tabIndex = 0;
+  root.setAttribute("aria-label", "Speculative decoding, step by step; press ? for the keys");
+  root.dataset.lmSuppressShortcuts = "true";
+  const dark = () => { root.dataset.theme = onDark(host) ? "dark" : "light"; };
+
+  // header and controls
+  const cycleName = el("strong", "cycle"), facts = el("span", "facts"), badges = el("span", "badges"), stageName = el("span", "stage");
+  const go = (i) => { stop(); show(i); };
+  const hop = (d) => go(cycleStep(d));
+  const playButton = button("play", "Play (space)", () => (playing ? stop() : play()));
+  const scrub = el("input", "scrub");
+  Object.assign(scrub, { type: "range", min: "0", step: "1", value: "0" });
+  scrub.setAttribute("aria-label", "step");
+  scrub.addEventListener("input", () => go(+scrub.value));
+  const speedPick = el("select", "speed", ...SPEEDS.map((s) => { const o = el("option", "", s + "×"); o.value = String(s); return o; }));
+  speedPick.value = "1";
+  speedPick.setAttribute("aria-label", "speed");
+  speedPick.addEventListener("change", () => { speed = +speedPick.value; });
+  const help = el("div", "keys", el("dl", "", ...HELP.flatMap(([k, what]) => [el("dt", "", k), el("dd", "", what)])));
+  help.hidden = true;
+  const helpButton = button("help", "Keys (?)", () => toggleHelp());
+  const rejectButton = button("reject", "Next rejection (R)", () => go(nextRejection()));
+  const controls = el("div", "controls", button("prev-cycle", "Previous cycle (Shift ←)", () => hop(-1)), button("prev", "Previous step (←)", () => go(at - 1)), playButton,
+    button("next", "Next step (→)", () => go(at + 1)), button("next-cycle", "Next cycle (Shift →)", () => hop(1)), scrub, rejectButton, speedPick, helpButton);
+  const reject = el("select"), live = el("label", "live", "reject at position ", reject), status = el("p", "status");
+  status.setAttribute("role", "status");
+  reject.addEventListener("change", () => {
+    stop();
+    store.set("request", { reject_at: reject.value === "" ? null : +reject.value, cycle: frame.cycle, n: ++asked });
+    put(status, "The engine runs again…");
+  });
+
+  // lanes
+  const names = el("div", "names"), strip = el("div", "strip-lanes"), pane = el("div", "pane", strip), lines = svg("svg", { class: "lines", "aria-hidden": "true" });
+  pane.setAttribute("role", "img");
+  const items = el("div", "items");
+  strip.append(lines, items);
+  const drawItems = keyed(items, () => el("div"), drawItem), drawLines = keyed(lines, () => svg("path", {}), drawLine);
+  const legend = el("div", "legend", ...LEGEND.map(([cls, text]) => el("span", "", el("i", "cell " + cls), text)));
+  items.addEventListener("click", (event) => {
+    const pick = event.target.closest("[data-pick]")?.dataset.pick;
+    if (pick) select(+pick);
+  });
+  const words = el("p", "narration"), ledgerBox = el("div", "ledger"), side = el("div", "side");
+  words.setAttribute("aria-live", "polite");
+  root.append(el("header", "", cycleName, stageName, facts, badges), controls, live, status, el("div", "lanes", names, pane), legend, words, el("div", "below", ledgerBox, side), help);
+  host.append(root);
+
+  const em = () => parseFloat(getComputedStyle(root).fontSize) || 14;
+  const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
+
+  function load() {
+    trace = store.get("trace");
+    m = index(trace);
+    picked = null;
+    ledgerKey = sideKey = "";
+    aim = -1;
+    scrub.max = String(m.frames.length - 1);
+    drawItems([]);
+    drawLines([]);
+    const total = m.edge.at(-1) + 6, tall = height(m);
+    strip.style.width = total + "em";
+    strip.style.height = tall + "em";
+    lines.setAttribute("viewBox", `0 0 ${total} ${tall}`);
+    lines.style.cssText = `width:${total}em;height:${tall}em`;
+    const lane = (y, text, more = "") => { const n = el("span", "", text, el("em", "", more)); n.style.top = y + "em"; return n; };
+    names.replaceChildren(lane(Y.ruler, "pos", "ition"), lane(Y.text + 0.4, "text"), lane(Y.drafts + 0.4, "drafts"), lane(Y.rows + 0.15, "rows"), lane(Y.target + 0.2, "target", " KV"), ...(m.hasDraft ? [lane(Y.draft + 0.2, "draft", " KV")] : []));
+    names.style.height = tall + "em";
+    const gamma = Math.max(trace.meta.gamma, ...trace.cycles.map((c) => c.proposed.length)), value = trace.meta.forced;
+    const option = (v, text) => { const o = el("option", "", text); o.value = v; return o; };
+    reject.replaceChildren(option("", "–"), option("0", "accept all"), ...Array.from({ length: gamma }, (_, i) => option(String(i + 1), String(i + 1))));
+    reject.value = value === null || value === undefined ? "" : String(value);
+    badges.replaceChildren(...(value !== null && value !== undefined ? [el("span", "badge", value ? `forced: reject at ${value}` : "forced: accept all")] : []), ...(trace.meta.lossless ? [] : [el("span", "badge", "not lossless")]));
+    show(Math.min(store.get("step") ?? 0, m.frames.length - 1), true);
+  }
+
+  function show(i, fresh) {
+    at = Math.max(0, Math.min(m.frames.length - 1, Math.round(i)));
+    frame = m.frames[at];
+    picked = null;
+    if (!fresh || store.get("step") !== at) save();
+    draw();
+  }
+
+  function save() {
+    clearTimeout(saving);
+    saving = setTimeout(() => { if (store.get("step") !== at) store.set("step", at); }, playing ? 400 : 60);
+  }
+
+  function draw() {
+    const c = trace.cycles[frame.cycle], prefill = frame.stage === "prefill";
+    root.dataset.cycle = c ? String(c.index) : "";
+    root.dataset.stage = frame.stage;
+    root.dataset.step = String(at);
+    root.dataset.targetPointer = String(frame.target);
+    root.dataset.draftPointer = frame.draft === null ? "" : String(frame.draft);
+    const firstIndex = trace.cycles[0]?.index ?? 0, lastIndex = trace.cycles.at(-1)?.index ?? 0;
+    put(cycleName, prefill ? "before cycle " + firstIndex : frame.stage === "end" ? "end" : "cycle " + c.index);
+    put(stageName, { prefill: "prefill", start: "start", catchup: "draft catches up", draft: "draft", target: "target forward", verdict: "verdict", last: c?.last_kind === "correction" ? "correction" : c?.proposed.length ? "bonus" : "next token", commit: "commit", rewind: "rewind", end: "" }[frame.stage]);
+    const gamma = c ? c.proposed.length : trace.meta.gamma;
+    put(facts, `cycles ${firstIndex}–${lastIndex}  ·  γ = ${gamma}  ·  ${isGreedy(trace) ? "greedy" : "T = " + temperature(trace)}  ·  ${RULES[trace.meta.verify] ?? trace.meta.verify + " rule"}`);
+    scrub.value = String(at);
+    scrub.setAttribute("aria-valuetext", cycleName.textContent + ", " + stageName.textContent);
+    const sentence = narrate(trace, m, frame);
+    words.setAttribute("aria-live", playing ? "off" : "polite");
+    put(words, sentence);
+    pane.setAttribute("aria-label", sentence);
+    follow();
+    drawStrip();
+    const chosen = picked ?? focus(trace, frame), key = [frame.cycle, chosen, ORDER.indexOf(frame.stage), frame.k].join();
+    if (key !== ledgerKey) {
+      const data = ledger(trace, m, frame, chosen);
+      ledgerBox.replaceChildren(...(data ? drawLedger(data, data.d ? test(trace, m, frame, data.d) : "") : drawText()));
+      ledgerKey = key;
+    }
+    drawSide(c);
+  }
+
+  function follow() {
+    const unit = em(), want = Math.round(scrollFor(m.edge, extent(trace, m, frame), (pane.clientWidth || 900) / unit) * unit);
+    if (want !== aim) pane.scrollTo({ left: want, behavior: aim < 0 || still() || Math.abs(want - aim) > 3000 ? "auto" : "smooth" });
+    aim = want;
+  }
+
+  function drawStrip() {
+    const unit = em(), left = pane.scrollLeft / unit, right = left + (pane.clientWidth || 900) / unit;
+    const ahead = aim / unit, low = Math.min(left, ahead) - 8, high = Math.max(right, ahead + right - left) + 8;
+    let a = 0, b = m.longest;
+    if (high - low < 400) {
+      while (a < m.longest && m.edge[a + 1] < low) a++;
+      b = a;
+      while (b < m.longest && m.edge[b] < high) b++;
+    }
+    const chosen = picked ?? focus(trace, frame), view = scene(trace, m, frame, a, b, chosen);
+    drawItems(view.items);
+    drawLines(view.lines);
+  }
+
+  /** Where there is no proposal to judge: the text as it reads. */
+  function drawText() {
+    const c = frame.stage === "prefill" ? null : trace.cycles[frame.cycle], prompt = trace.prompt.length;
+    const upto = !c ? prompt : frame.stage === "end" ? c.committed_after : c.committed_before;
+    const title = el("h3", "", "the text", el("span", "row-name", plural(upto, "token") + `, ${upto - prompt} of them new`));
+    const fresh = prose(m.ids.slice(prompt, upto), trace.pieces), before = prose(m.ids.slice(0, prompt), trace.pieces, Math.max(0, 600 - fresh.length));
+    return [title, el("p", "prose", el("span", "quiet", before), fresh)];
+  }
+
+  function drawSide(c) {
+    const done = since(frame, "commit") && frame.stage !== "prefill", s = m.totals[c ? frame.cycle + (done ? 1 : 0) : 0], key = frame.cycle + ":" + done + ":" + (frame.stage === "prefill");
+    if (key === sideKey) return;
+    sideKey = key;
+    const parts = [];
+    if (c && frame.stage !== "prefill") {
+      const shares = Object.entries(c.seconds), sum = shares.reduce((n, [, v]) => n + v, 0), ms = (v) => (v * 1000).toFixed(v < 0.01 ? 2 : 1);
+      const axis = el("div", "axis time", ...shares.map(([name, v]) => bar("t-" + name, sum ? v / sum : 0)));
+      parts.push(el("h3", "", "time of this cycle", el("span", "n", ms(sum) + " ms")), axis,
+        el("ul", "times", ...shares.map(([name, v]) => el("li", "", el("i", "key t-" + name), name, el("span", "n", ms(v))))));
+    }
+    const total = (name, value) => el("div", "", el("dt", "", name), el("dd", "", value));
+    parts.push(el("h3", "", trace.dropped ? `since cycle ${trace.cycles[0]?.index ?? 0}` : "so far"), el("dl", "totals", total("cycles", String(s.cycles)), total("tokens", String(s.emitted)),
+      total("tokens per cycle", s.cycles ? (s.emitted / s.cycles).toFixed(2) : "–"), total("accepted drafts", s.judged ? `${s.accepted} of ${s.judged}` : "–"), total("acceptance rate", s.judged ? (100 * s.accepted / s.judged).toFixed(0) + " %" : "–")));
+    side.replaceChildren(...parts);
+  }
+
+  function select(j) {
+    const c = trace.cycles[frame.cycle];
+    if (!c || frame.stage === "prefill" || !c.decisions[j - 1] || !standing(c, frame, j)) return;
+    picked = j;
+    draw();
+  }
+
+  function cycleStep(direction) {
+    const starts = m.frames.flatMap((f, i) => (f.stage === "start" || f.stage === "prefill" || f.stage === "end" ? [i] : []));
+    return direction > 0 ? starts.find((i) => i > at) ?? m.frames.length - 1 : starts.findLast((i) => i < at) ?? 0;
+  }
+
+  function nextRejection() {
+    const is = (f) => f.stage === "verdict" && trace.cycles[f.cycle].decisions[f.k - 1].status === "rejected";
+    const next = m.frames.findIndex((f, i) => i > at && is(f));
+    return next >= 0 ? next : m.frames.findIndex(is) >= 0 ? m.frames.findIndex(is) : at;
+  }
+
+  function play() {
+    if (at >= m.frames.length - 1) show(0);
+    const tick = () => {
+      if (at >= m.frames.length - 1) return stop();
+      show(at + 1);
+      playing = setTimeout(tick, TICK / speed);
+    };
+    playing = setTimeout(tick, 250);
+    face();
+  }
+
+  function stop() {
+    clearTimeout(playing);
+    playing = 0;
+    face();
+  }
+
+  function face() {
+    const name = playing ? "pause" : "play";
+    playButton.replaceChildren(icon(name));
+    playButton.title = playing ? "Pause (space)" : "Play (space)";
+    playButton.setAttribute("aria-label", playButton.title);
+  }
+
+  function toggleHelp(open = help.hidden) {
+    help.hidden = !open;
+    helpButton.setAttribute("aria-expanded", String(open));
+  }
+
+  function onKey(event) {
+    const { key, shiftKey: shift, target } = event;
+    if (event.ctrlKey || event.metaKey || event.altKey || key === "Tab") return;
+    if (key === "Escape") {
+      if (!help.hidden) toggleHelp(false);
+      else { stop(); document.activeElement?.blur?.(); }
+    } else if (target.tagName === "SELECT" || (target.tagName === "BUTTON" && (key === " " || key === "Enter"))) return;
+    else if (key === "ArrowRight") shift ? hop(1) : go(at + 1);
+    else if (key === "ArrowLeft") shift ? hop(-1) : go(at - 1);
+    else if (key === "Home") go(0);
+    else if (key === "End") go(m.frames.length - 1);
+    else if (key === " ") playing ? stop() : play();
+    else if (key === "r" || key === "R") go(nextRejection());
+    else if (key === "?") toggleHelp();
+    else if (/^[1-9]$/.test(key)) select(+key);
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  function onStatus() {
+    put(status, store.get("status") ?? "");
+    live.hidden = !store.get("can_rerun");
+  }
+
+  root.addEventListener("keydown", onKey);
+  pane.addEventListener("scroll", () => requestAnimationFrame(() => m && root.isConnected && drawStrip()), { passive: true });
+  offs.push(store.on("trace", () => { stop(); load(); }), store.on("step", () => { if (store.get("step") !== at) show(store.get("step"), true); }),
+    store.on("status", onStatus), store.on("can_rerun", onStatus));
+  const sized = new ResizeObserver(() => { aim = -1; draw(); });
+  const themed = new MutationObserver(dark);
+  for (const node of [document.documentElement, document.body]) themed.observe(node, { attributes: true });
+  const scheme = matchMedia("(prefers-color-scheme: dark)");
+  scheme.addEventListener("change", dark);
+  dark();
+  onStatus();
+  load();
+  sized.observe(pane);
+  return () => {
+    stop();
+    clearTimeout(saving);
+    sized.disconnect();
+    themed.disconnect();
+    scheme.removeEventListener("change", dark);
+    for (const off of offs) off();
+    root.remove();
+  };
+}
+
+/** The store of a page without a kernel: plain values, changed only by the player. @returns {Store} */
+export function memory(values) {
+  const calls = {};
+  return {
+    get: (key) => values[key],
+    set: (key, value) => { values[key] = value; for (const f of calls[key] ?? []) f(); },
+    on: (key, f) => { (calls[key] ??= new Set()).add(f); return () => calls[key].delete(f); },
+  };
+}
+
+export default {
+  render({ model, el: host }) {
+    return mount(host, {
+      get: (key) => model.get(key),
+      set: (key, value) => { model.set(key, value); model.save_changes(); },
+      on: (key, f) => {
+        model.on("change:" + key, f);
+        return () => model.off("change:" + key, f);
+      },
+    });
+  },
+};

@@ -1,0 +1,230 @@
+"""Draw one cycle of a Trace as a still: the tokens, both caches with their pointers, the ledger, one sentence.
+
+Invariant: the same trace and cycle give the same SVG text, byte for byte; timings are left out for that reason.
+It shows the state after the rewind, and knows nothing of the steps in between.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+
+from specdec_kernels.errors import InvalidInput
+from specdec_teach.trace import KV, Cycle, Trace
+from specdec_widgets import bars
+from specdec_widgets.svg import CHAR, Canvas, wrap
+from specdec_widgets.words import clip, columns, cycle_sentence, decisive, labels, mark, subscript
+
+__all__ = ["data_uri", "to_svg"]
+
+MARGIN, GUTTER, WIDTH = 24.0, 116.0, 980.0
+FONT, CHIP, CELL = 13.0, 28.0, 22.0
+LOOK = {
+    "accepted": ("✓", "green-tint", "green", "", "green-ink"),
+    "rejected": ("✗", "red-tint", "red", "", "red-ink"),
+    "unused": ("·", "none", "stale", "4 3", "quiet"),
+    "cut": ("✂", "none", "stale", "4 3", "quiet"),
+    "correction": ("↺", "blue-tint", "blue", "", "blue-ink"),
+    "bonus": ("★", "purple-tint", "purple", "", "purple-ink"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The token positions that are drawn: the first one, the labels of text and drafts, and the column edges."""
+
+    first: int
+    text: tuple[str, ...]
+    drafts: tuple[str, ...]
+    edges: tuple[float, ...]
+
+    def edge(self, at: int) -> float:
+        """The left edge of position `at`, kept inside the picture."""
+        return self.edges[max(0, min(len(self.edges) - 1, at - self.first))]
+
+    def middle(self, at: int) -> float:
+        """The middle of position `at`."""
+        return (self.edge(at) + self.edge(at + 1)) / 2
+
+
+def to_svg(trace: Trace, cycle: int) -> str:
+    """Return the still of the cycle with index `cycle`; InvalidInput when the trace does not hold it."""
+    found = next((c for c in trace.cycles if c.index == cycle), None) if not isinstance(cycle, bool) else None
+    if found is None:
+        if not trace.cycles:
+            raise InvalidInput(f"cannot draw cycle {cycle!r}: this run has no cycle; generate at least one token")
+        allowed = f"{trace.cycles[0].index} to {trace.cycles[-1].index}"
+        raise InvalidInput(
+            f"cannot draw cycle {cycle!r}: this trace holds the cycles {allowed}; give one of these numbers"
+        )
+    return _draw(trace, found)
+
+
+def data_uri(svg: str) -> str:
+    """Return the picture as a data URI for an <img>."""
+    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode("utf-8")).decode("ascii")
+
+
+def _draw(trace: Trace, cycle: Cycle) -> str:
+    cols = _columns(trace, cycle)
+    width = max(WIDTH, cols.edges[-1] + MARGIN)
+    chosen = decisive(cycle)
+    length = cycle.committed_before
+    sentence = cycle_sentence(
+        trace, cycle, cols.text[length - cols.first : cycle.committed_after - cols.first], cols.drafts
+    )
+    told = wrap(sentence, int((width - 2 * MARGIN) / 8.4))
+    lanes = 344.0 if cycle.draft_kv is not None else 282.0
+    ledger = bars.height(cycle, chosen)
+    total = lanes + 21 * len(told) + 18 + (ledger + 22 if ledger else 0) + 8
+
+    c = Canvas()
+    c.box(0.5, 0.5, width - 1, total - 1, "white", stroke="line", r=8)
+    _header(c, trace, cycle, width)
+    _tokens(c, cycle, cols, len(trace.prompt))
+    _rows(c, cycle, cols)
+    _tape(c, trace, cycle, cols, "target KV", cycle.target_kv, 228)
+    if cycle.draft_kv is not None:
+        _tape(c, trace, cycle, cols, "draft KV", cycle.draft_kv, 290)
+    for i, line in enumerate(told):
+        c.text(MARGIN, lanes + 16 + 21 * i, line, size=15)
+    y = lanes + 21 * len(told) + 18
+    if ledger:
+        c.path(f"M{MARGIN:.1f} {y:.1f}H{width - MARGIN:.1f}", stroke="line", wide=1)
+    if chosen is not None:
+        bars.draw_decision(
+            c, trace, cycle, chosen, cols.drafts[chosen.position - 1], MARGIN, y + 14, width - 2 * MARGIN
+        )
+    elif cycle.last_top is not None:
+        bars.draw_top(c, trace, cycle, cycle.last_top, MARGIN, y + 14, width - 2 * MARGIN)
+    return c.close(width, total, f"Cycle {cycle.index} of a speculative decoding run", sentence)
+
+
+def _columns(trace: Trace, cycle: Cycle) -> Columns:
+    """Choose the positions that fit, newest first: the whole cycle, and as much text before it as there is room for."""
+    length, drafted = cycle.committed_before, len(cycle.proposed)
+    known: list[int | None] = list(trace.prompt)
+    known += [None] * (trace.cycles[0].committed_before - len(known))
+    for c in trace.cycles:
+        if c.index <= cycle.index:
+            known += c.emitted
+    text = labels(known, trace.pieces)
+    tail = known[max(0, length - 4) : length]
+    drafts = labels([*tail, *cycle.proposed], trace.pieces)[len(tail) :]
+
+    def width(at: int) -> float:
+        own = 26 + FONT * CHAR * min(11, columns(text[at][:40])) if at < len(text) else 52.0
+        mine = 34 + FONT * CHAR * min(11, columns(drafts[at - length][:40])) if 0 <= at - length < drafted else 0.0
+        return max(52.0, own - (12 if at < length else -8), mine)
+
+    stop = length + drafted + 1
+    first = max(0, length - 1)
+    room = WIDTH - 2 * MARGIN - GUTTER - sum(width(i) for i in range(first, stop))
+    while first > 0 and room - width(first - 1) >= 0:
+        first -= 1
+        room -= width(first)
+    edges = [MARGIN + GUTTER]
+    for at in range(first, stop):
+        edges.append(edges[-1] + width(at))
+    return Columns(first, tuple(text[first:]), tuple(drafts), tuple(edges))
+
+
+def _header(c: Canvas, trace: Trace, cycle: Cycle, width: float) -> None:
+    temperature = trace.meta.sampling.get("temperature", 1.0)
+    heat = "greedy" if temperature == 0 else f"T = {mark(str(temperature))}"
+    span = f"cycles {trace.cycles[0].index}–{trace.cycles[-1].index}"
+    facts = f"{span} · γ = {len(cycle.proposed)} · {heat} · {mark(trace.meta.verify)} rule"
+    flags = ["forced"] * (trace.meta.forced is not None) + ["not lossless"] * (not trace.meta.lossless)
+    c.text(MARGIN, 34, f"cycle {cycle.index}", size=18, bold=True)
+    c.text(MARGIN + 24 + 11 * len(f"cycle {cycle.index}"), 34, " · ".join(flags), fill="red-ink", bold=True)
+    c.text(width - MARGIN, 34, facts, fill="quiet", anchor="end")
+
+
+def _chip(
+    c: Canvas, x: float, y: float, w: float, label: str, look: tuple[str, str, str, str, str], *, struck: bool = False
+) -> None:
+    glyph, fill, stroke, dash, ink = look
+    c.box(x + 1.5, y, w - 3, CHIP, fill, stroke=stroke, r=4, dash=dash, wide=1.5)
+    shown = clip(label, max(1, int((w - (26 if glyph else 12)) / (FONT * CHAR))))
+    half = columns(shown) * FONT * 0.602 / 2
+    center = x + w / 2 + (8 if glyph else 0)
+    if glyph:
+        c.text(center - half - 5, y + 19, glyph, fill=ink, bold=True, anchor="end")
+    c.text(center, y + 19, shown, mono=True, anchor="middle", struck=struck, fill="quiet" if dash == "4 3" else "ink")
+
+
+def _tokens(c: Canvas, cycle: Cycle, cols: Columns, prompt: int) -> None:
+    for y, name in ((77, "position"), (103, "text"), (155, "drafts"), (203, "rows")):
+        c.text(MARGIN, y, name, fill="quiet")
+    length, stop = cycle.committed_before, cols.first + len(cols.edges) - 1
+    for at in range(cols.first, stop):
+        x, w = cols.edge(at), cols.edge(at + 1) - cols.edge(at)
+        c.text(x + w / 2, 77, str(at), size=12, fill="quiet", anchor="middle")
+        if at < cycle.committed_after:
+            pending = at == cycle.committed_after - 1
+            look = ("", "fill", "none", "", "ink") if at < length else ("✓", "fill", "none", "", "green-ink")
+            if pending:
+                kind = LOOK.get(cycle.last_kind, ("✓", "none", "ink", "", "green-ink"))
+                look = (kind[0], kind[1], kind[2], "5 3", kind[4])
+                c.text(x + w / 2, 62, "pending", size=12, anchor="middle")
+            _chip(c, x, 84, w, cols.text[at - cols.first], look)
+        if length <= at < length + len(cycle.proposed):
+            d = cycle.decisions[at - length]
+            c.text(x + w / 2, 129, subscript("d", d.position), size=12, fill="quiet", anchor="middle")
+            _chip(c, x, 136, w, cols.drafts[at - length], LOOK[d.status], struck=d.status == "rejected")
+
+
+def _rows(c: Canvas, cycle: Cycle, cols: Columns) -> None:
+    count = len(cycle.proposed)
+    for i in range(count + 1):
+        at = cycle.committed_before - 1 + i
+        status = cycle.decisions[i].status if i < count else "bonus" if cycle.last_kind == "bonus" else "unused"
+        x, w = cols.edge(at), cols.edge(at + 1) - cols.edge(at)
+        dash = "3 3" if status in ("unused", "cut") else ""
+        c.box(x + 2, 189, w - 4, 20, "none", stroke="purple" if status == "bonus" else "line", r=10, dash=dash, wide=1)
+        c.text(x + w / 2, 203, f"row {i}", size=12, fill="quiet", anchor="middle")
+        stroke = {"accepted": "green", "rejected": "red", "bonus": "purple"}.get(status, "stale")
+        if i < count or status == "bonus":
+            c.arrow(x + w / 2, 189, cols.middle(at + 1) - 6, 166 if i < count else 114, stroke=stroke, dash=dash)
+
+
+def _tape(c: Canvas, trace: Trace, cycle: Cycle, cols: Columns, name: str, kv: KV, y: float) -> None:
+    """Slots after the rewind, with the pointer's way through the cycle written under the lane's name."""
+    earlier = [
+        k for o in trace.cycles if o.index < cycle.index and (k := o.target_kv if name[0] == "t" else o.draft_kv)
+    ]
+    top = max([kv.written, *(k.written for k in earlier)])
+    c.text(MARGIN, y + 15, name, fill="quiet")
+    c.text(MARGIN, y + 33, f"{kv.before} → {kv.written} → {kv.after}", size=12, fill="quiet")
+    for at in range(cols.first, cols.first + len(cols.edges) - 1):
+        x, w = cols.edge(at) + 1.5, cols.edge(at + 1) - cols.edge(at) - 3
+        if at < kv.after:
+            c.box(x, y, w, CELL, "valid", r=2)
+        elif at < top:
+            c.box(x, y, w, CELL, "/stale", stroke="stale", r=2, dash="4 3", wide=1)
+            j = at - cycle.committed_before
+            if at < kv.written:
+                label = cols.drafts[j] if 0 <= j < len(cols.drafts) else cols.text[at - cols.first] if j < 0 else ""
+                c.text(
+                    x + w / 2,
+                    y + 15,
+                    label,
+                    size=12,
+                    fill="quiet",
+                    anchor="middle",
+                    mono=True,
+                    struck=True,
+                    width=w - 4,
+                )
+        else:
+            c.box(x, y, w, CELL, "none", stroke="line", r=2, wide=1)
+            if at < cycle.committed_after:
+                c.text(x + w / 2, y + 15, "no KV", size=12, fill="quiet", anchor="middle")
+    x, high = cols.edge(kv.after), cols.edge(kv.written)
+    c.path(f"M{x:.1f} {y - 4:.1f}V{y + CELL + 5:.1f}", stroke="ink", wide=2.4)
+    c.path(f"M{x - 6:.1f} {y + CELL + 14:.1f}L{x:.1f} {y + CELL + 4:.1f}L{x + 6:.1f} {y + CELL + 14:.1f}Z", fill="ink")
+    c.text(x - 10, y + CELL + 16, f"C = {kv.after}", bold=True, anchor="end")
+    if kv.written > kv.after:
+        c.path(f"M{high:.1f} {y + CELL + 7:.1f}v8", stroke="blue-ink", wide=1.6)
+        c.arrow(high, y + CELL + 11, x + 11, y + CELL + 11, stroke="blue-ink", wide=1.6)
+        c.text(high + 6, y + CELL + 15, f"rewind {kv.written - kv.after}", size=12, fill="blue-ink", bold=True)

@@ -1,0 +1,200 @@
+"""Words and numbers of a Trace as text: token labels, a cycle in one sentence, a run in one line.
+
+Invariant: no timing and no address appears in what this module returns, so that it may be stored and compared.
+It mirrors `labels`, `mark` and `num` of static/player.js (a test compares them) and knows nothing of pixels.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+
+from specdec_teach.trace import Cycle, Decision, Trace
+
+__all__ = [
+    "clip",
+    "columns",
+    "cycle_sentence",
+    "decisive",
+    "describe",
+    "labels",
+    "mark",
+    "num",
+    "quote",
+    "subscript",
+    "summary",
+]
+
+BYTES = re.compile(r"(?:<0x[0-9A-Fa-f]{2}>)+")
+HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+ENDS = {
+    "eos": "the end-of-text token",
+    "stop": "a stop string",
+    "length": "the token limit",
+    "context": "a full context",
+}
+
+
+def mark(piece: str) -> str:
+    r"""Make white space, control and direction characters visible.
+
+    >>> mark(" the\n")
+    '␣the↵'
+    """
+    lead = len(piece) - len(piece.lstrip(" "))
+    body = piece[lead:].rstrip(" ")
+    trail = len(piece) - lead - len(body)
+    shown = "␣" * lead + body + "␣" * trail
+    shown = shown.replace("\n", "↵").replace("\t", "⇥")
+    return HIDDEN.sub(lambda m: f"⟨{ord(m[0]):04X}⟩", shown)
+
+
+def labels(ids: Sequence[int | None], pieces: Mapping[int, str]) -> list[str]:
+    """Label every token of a sequence; the last byte of a character shows it, the bytes before it show "⋯".
+
+    >>> labels([0, 1, 2], {0: " a", 1: "<0xC3>", 2: "<0xA9>"})
+    ['␣a', '⋯', 'é']
+    """
+    out = [""] * len(ids)
+    run: list[tuple[int, int]] = []
+    for i, token in enumerate(ids):
+        piece = "?" if token is None else pieces.get(token, f"#{token}")
+        if not BYTES.fullmatch(piece):
+            run = []
+            out[i] = mark(piece) if piece else "∅"
+            continue
+        out[i] = re.sub("<0x(..)>", r"‹\1›", piece)
+        for pair in re.findall("<0x(..)>", piece):
+            byte = int(pair, 16)
+            if byte & 0xC0 != 0x80:
+                run = []
+            run.append((byte, i))
+            lead = run[0][0]
+            need = 1 if lead < 0x80 else 4 if lead >= 0xF0 else 3 if lead >= 0xE0 else 2 if lead >= 0xC2 else 0
+            if len(run) != need:
+                continue
+            try:
+                text = bytes(b for b, _ in run).decode("utf-8")
+            except UnicodeDecodeError:
+                text = ""
+            if text:
+                for _, at in run:
+                    out[at] = "⋯"
+                out[i] = mark(text)
+            run = []
+    return out
+
+
+def columns(text: str) -> int:
+    """How many columns of a monospace font the text takes at most."""
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" or ord(c) > 0x1F000 else 1 for c in text)
+
+
+def clip(text: str, n: int) -> str:
+    """Cut the text to n columns, the last one an ellipsis when something was cut.
+
+    >>> clip("lantern", 5)
+    'lant…'
+    """
+    if columns(text[: n + 1]) <= n:
+        return text
+    used, out = 1, ""
+    for c in text:
+        used += columns(c)
+        if used > n:
+            break
+        out += c
+    return out + "…"
+
+
+def num(value: float | None, digits: int = 2) -> str:
+    """Show a probability: two decimals, more where they would round to 0 or 1, and 0 for an exact zero alone.
+
+    >>> num(0.614), num(1.0), num(0.9996), num(0.0), num(0.0042), num(None)
+    ('.61', '1.00', '.9996', '0', '.004', '–')
+    """
+    if value is None:
+        return "–"
+    if value == 0:
+        return "0"
+    if value < 10**-digits / 2:
+        if value < 1e-4:
+            mantissa, exponent = f"{value:.0e}".split("e-")
+            return f"{mantissa}e−{int(exponent)}"
+        return f"{value:.1g}".removeprefix("0")
+    while value < 1 and digits < 7 and f"{value:.{digits}f}"[0] == "1":
+        digits += 1
+    return f"{value:.{digits}f}".removeprefix("0") if value < 1 else f"{value:.{digits}f}"
+
+
+def subscript(name: str, n: int) -> str:
+    """A name with its number below the line.
+
+    >>> subscript("d", 12)
+    'd₁₂'
+    """
+    return name + "".join("₀₁₂₃₄₅₆₇₈₉"[int(digit)] for digit in str(n))
+
+
+def quote(label: str) -> str:
+    """A label in quotation marks, cut to 24 columns."""
+    return f"‘{clip(label, 24)}’"
+
+
+def decisive(cycle: Cycle) -> Decision | None:
+    """The decision worth showing: the rejected one, else the first; None when nothing was proposed."""
+    return next((d for d in cycle.decisions if d.status == "rejected"), cycle.decisions[0] if cycle.decisions else None)
+
+
+def cycle_sentence(trace: Trace, cycle: Cycle, tokens: Sequence[str], drafts: Sequence[str]) -> str:
+    """One sentence about a whole cycle; `tokens` labels what it emitted, `drafts` what was proposed."""
+    t = cycle.target_kv
+    after = f"the target's pointer goes from {t.before} to {t.written} and rests at {t.after}"
+    last = quote(tokens[-1]) if tokens else ""
+    if not cycle.proposed:
+        return f"Nothing was proposed: one forward gives {last}; {after}."
+    kept = f"{cycle.accepted} of {len(cycle.proposed)} drafts are kept"
+    rejected = next((d for d in cycle.decisions if d.status == "rejected"), None)
+    if cycle.last_kind == "bonus":
+        return f"{kept} and the bonus {last} is free; {after}."
+    if cycle.last_kind == "none":
+        return (
+            f"{kept}, then the text ends"
+            + (f" and {cycle.stop_cut} behind it are cut" if cycle.stop_cut else "")
+            + f"; {after}."
+        )
+    why = ""
+    if rejected is not None:
+        word = quote(drafts[rejected.position - 1])
+        if rejected.u is not None and rejected.accept_probability is not None and trace.meta.verify == "rejection":
+            why = f": {word} is rejected (u {num(rejected.u)} ≥ p/q {num(rejected.accept_probability)})"
+        else:
+            why = f": {word} is rejected"
+    return f"{kept}{why}, and {last} corrects it; {after}."
+
+
+def describe(trace: Trace) -> str:
+    """A title for the run."""
+    names = f"{trace.meta.target} and {trace.meta.draft}" if trace.meta.draft else trace.meta.target
+    return f"Speculative decoding, step by step: {mark(names)}"
+
+
+def summary(trace: Trace) -> str:
+    """The run in one line, without timings.
+
+    It counts what the trace holds: cycles, tokens, accepted drafts, and how the run ended.
+    """
+    emitted = sum(len(c.emitted) for c in trace.cycles)
+    accepted = sum(c.accepted for c in trace.cycles)
+    judged = sum(len(c.proposed) - c.stop_cut for c in trace.cycles)
+    parts = [f"{len(trace.cycles)} cycles", f"{emitted} tokens"]
+    if judged:
+        parts.append(f"{accepted} of {judged} drafts accepted")
+    if trace.finish_reason:
+        parts.append(f"ended by {ENDS[trace.finish_reason]}")
+    if trace.meta.forced is not None:
+        parts.append("forced")
+    if not trace.meta.lossless:
+        parts.append("not lossless")
+    return "CyclePlayer: " + ", ".join(parts)

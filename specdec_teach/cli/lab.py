@@ -46,6 +46,7 @@ def command(folder: Path, first: str, passed: Sequence[str]) -> list[str]:
     ours = {
         "--LabApp.news_url": "None",
         "--LabApp.check_for_updates_class": "jupyterlab.NeverCheckForUpdate",
+        "--LabApp.extension_manager": "readonly",
         "--ServerApp.root_dir": str(folder.resolve()),
         "--LabApp.default_url": f"/lab/tree/{first}",
     }

@@ -1,0 +1,186 @@
+"""Lesson 00 in a real JupyterLab: `specdec-teach lab` serves it, every cell runs, and the player plays the real run.
+
+The learner's folder, the settings and the kernels' files live in a temporary folder. Nothing here knows the lesson's
+numbers: pointers are compared with one another, as a viewer would.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+LESSON = "00_start_here.ipynb"
+PLAYER = ".jp-OutputArea .specdec-player"
+SETTINGS = {
+    "notebook-extension/tracker": {"windowingMode": "none"},  # every output is in the document
+    "apputils-extension/notification": {"fetchNews": "false"},
+}
+SECONDS = 120
+
+RUN_ALL = """async () => {
+  await jupyterapp.restored;
+  const panel = jupyterapp.shell.currentWidget;
+  await panel.context.ready;
+  await panel.sessionContext.ready;
+  await jupyterapp.commands.execute("notebook:run-all-cells");
+  return panel.content.model.sharedModel.toJSON().cells.filter(cell => cell.cell_type === "code");
+}"""
+
+# The least contrast (WCAG) between a text and what lies behind it, over every text drawn in the player.
+CONTRAST = """root => {
+  const pen = new OffscreenCanvas(1, 1).getContext("2d", {willReadFrequently: true});
+  const mixed = colours => {
+    for (const colour of ["white", ...colours]) { pen.fillStyle = colour; pen.fillRect(0, 0, 1, 1); }
+    return [...pen.getImageData(0, 0, 1, 1).data];
+  };
+  const part = value => (value /= 255) <= .04045 ? value / 12.92 : ((value + .055) / 1.055) ** 2.4;
+  const light = rgb => .2126 * part(rgb[0]) + .7152 * part(rgb[1]) + .0722 * part(rgb[2]);
+  const behind = node => node ? [...behind(node.parentElement), getComputedStyle(node).backgroundColor] : [];
+  let worst = [99, ""];
+  for (const node of root.querySelectorAll("*")) {
+    const own = [...node.childNodes].some(child => child.nodeType === 3 && child.data.trim());
+    if (!own || !node.checkVisibility({opacityProperty: true, visibilityProperty: true})) continue;
+    if (node.namespaceURI.endsWith("svg") || node.closest("select, .u")) continue; // .u hangs below its line
+    const ground = behind(node), [a, b] = [[...ground, getComputedStyle(node).color], ground].map(c => light(mixed(c)));
+    const ratio = (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
+    if (ratio < worst[0]) worst = [ratio, node.className + ": " + node.textContent.trim().slice(0, 40)];
+  }
+  return worst;
+}"""
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running JupyterLab."""
+
+    address: str
+    token: str
+    folder: Path
+
+
+@pytest.fixture(scope="module")
+def lab(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """JupyterLab as `specdec-teach lab` starts it, on a free port; asks for `browser` first, which may skip."""
+    home = tmp_path_factory.mktemp("lab")
+    settings = home / "settings" / "@jupyterlab"
+    for name, values in SETTINGS.items():
+        path = settings / f"{name}.jupyterlab-settings"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(values))
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server = Server(f"http://127.0.0.1:{port}", secrets.token_hex(8), home / "lessons")
+    folders = {
+        "JUPYTER_CONFIG_DIR": "config",
+        "JUPYTER_DATA_DIR": "data",
+        "JUPYTER_RUNTIME_DIR": "runtime",
+        "JUPYTERLAB_SETTINGS_DIR": "settings",
+        "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
+        "IPYTHONDIR": "ipython",
+    }
+    words = [sys.executable, "-m", "specdec_teach.cli", "lab", "--folder", str(server.folder), "--no-browser"]
+    words += [
+        f"--port={port}",
+        "--ServerApp.port_retries=0",
+        f"--IdentityProvider.token={server.token}",
+        "--allow-root",
+    ]
+    words += ["--expose-app-in-browser"]
+    log = home / "log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            words,
+            env={**os.environ, **{key: str(home / name) for key, name in folders.items()}},
+            stdout=out,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            _wait(server, process, log)
+            yield server
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def _wait(server: Server, process: subprocess.Popen[bytes], log: Path) -> None:
+    for _ in range(SECONDS * 2):
+        assert process.poll() is None, log.read_text()
+        try:
+            with urllib.request.urlopen(f"{server.address}/api/status?token={server.token}", timeout=5):
+                return
+        except (urllib.error.URLError, ConnectionError):
+            time.sleep(0.5)
+    pytest.fail(log.read_text())
+
+
+def test_lesson_00_plays_in_jupyterlab(lab: Server, page: Any, recorded: Any, tmp_path: Path) -> None:
+    page.set_default_timeout(SECONDS * 1000)
+    page.goto(f"{lab.address}/doc/tree/{LESSON}?reset&token={lab.token}")
+    page.wait_for_function("() => window.jupyterapp?.shell?.currentWidget?.sessionContext")
+
+    cells = page.evaluate(RUN_ALL)
+    assert cells
+    for cell in cells:
+        assert cell["execution_count"], cell["source"]
+        assert not [output for output in cell["outputs"] if output["output_type"] == "error"], cell["outputs"]
+
+    player = page.locator(PLAYER).first
+    player.scroll_into_view_if_needed()
+    by_button = walk(player, lambda: player.locator("[aria-label^='Next step']").click())
+    player.press("Home")
+    selected = page.evaluate("() => jupyterapp.shell.currentWidget.content.activeCellIndex")
+    by_keys = walk(player, lambda: player.press("ArrowRight"))
+    assert by_button == by_keys
+    assert page.evaluate("() => jupyterapp.shell.currentWidget.content.activeCellIndex") == selected
+
+    rewound = by_keys[-1][0]
+    pointers = {stage: target for cycle, stage, target in by_keys if cycle == rewound}
+    assert pointers["target"] > pointers["start"], "the target's forward moves its pointer on"
+    assert pointers["start"] < pointers["rewind"] < pointers["target"], "the rewind moves it back, not to the start"
+
+    page.set_viewport_size({"width": 1280, "height": 1300})  # the whole player, for the pictures
+    for theme, name in (("JupyterLab Light", "light"), ("JupyterLab Dark", "dark")):
+        page.evaluate("theme => jupyterapp.commands.execute('apputils:change-theme', {theme})", theme)
+        page.wait_for_selector(f"body[data-jp-theme-name='{theme}']", state="attached")
+        page.wait_for_selector(f"{PLAYER}[data-theme='{name}']")
+        page.wait_for_timeout(500)  # colours fade over
+        page.screenshot(path=tmp_path / f"{name}.png")
+        worst, where = player.evaluate(CONTRAST)
+        assert worst >= 4.5, f"{theme}: contrast {worst:.2f} at {where}"
+
+    hosts = {urlsplit(url).hostname for url in recorded.requests if not url.startswith(("data:", "blob:"))}
+    assert hosts <= {"127.0.0.1", "localhost"}
+    assert recorded.errors == []
+
+
+def walk(player: Any, step: Any) -> list[tuple[str, str, int]]:
+    """Step until a rewind that moved the target's pointer; return (cycle, stage, pointer) for every step."""
+    seen = [drawn(player)]
+    for _ in range(400):
+        step()
+        seen.append(drawn(player))
+        if seen[-1][1] == "rewind" and seen[-1][2] < seen[-2][2]:
+            return seen
+        assert seen[-1][1] != "end", "this run never rewinds: the lesson's first player should show one that does"
+    pytest.fail(f"no rewind in {len(seen)} steps")
+
+
+def drawn(player: Any) -> tuple[str, str, int]:
+    """Return what the player's root says it shows."""
+    data = player.evaluate("root => ({...root.dataset})")
+    return data["cycle"], data["stage"], int(data["targetPointer"])

@@ -30,10 +30,10 @@ class Line:
     color: str = "ink"
 
 
-def height(cycle: Cycle, decision: Decision | None) -> float:
+def height(trace: Trace, cycle: Cycle, decision: Decision | None) -> float:
     """How tall the ledger of this decision is; without one, that of the distribution of the last token."""
     if decision is not None:
-        return 108 + ROW * (min(SHOWN, len(decision.bars)) + 1)
+        return 108 + ROW * len(lines(trace, cycle, decision, ""))
     return 52 + ROW * (min(SHOWN, len(cycle.last_top.tokens)) + 1) if cycle.last_top else 0
 
 
@@ -43,7 +43,7 @@ def lines(trace: Trace, cycle: Cycle, d: Decision, name: str) -> list[Line]:
     must = {d.token, drawn}
     ranked = sorted(d.bars, key=lambda b: (-max(b.p, b.q), b.token))
     room = SHOWN - sum(b.token in must for b in ranked)
-    others = [b for b in ranked if b.token not in must][: max(0, room)]
+    others = [b for b in ranked if b.token not in must and max(b.p, b.q) > 0][: max(0, room)]
     beta = 1 - d.alpha > 1e-12
     out = []
     for b in ranked:

@@ -54,8 +54,8 @@ class CyclePlayer(anywidget.AnyWidget):
     def reject_at(self, position: int | None, *, cycle: int = 0) -> None:
         """Run the engine again with a rejection forced at `position` and draw the new trace from the affected cycle.
 
-        `cycle` counts the kept cycles from 0: where to stand when no decision is marked as forced. A failure leaves
-        the drawn trace as it was and says why in `status`.
+        `cycle` counts the kept cycles from 0: the one to stand on again, unless another one alone was forced. A
+        failure leaves the drawn trace as it was and says why in `status`.
         """
         try:
             if self._rerun is None:
@@ -68,11 +68,12 @@ class CyclePlayer(anywidget.AnyWidget):
         except Exception as error:  # a callback's exception would vanish: the status line is where it is seen
             self.status = " ".join(f"{type(error).__name__}: {error}".split())
             return
-        forced = (i for i, c in enumerate(record.cycles) if any(d.forced for d in c.decisions))
+        forced = [i for i, c in enumerate(record.cycles) if any(d.forced for d in c.decisions)]
+        stay = min(cycle, max(0, len(record.cycles) - 1))
         self._record = record
         with self.hold_sync():
             self.trace = record.to_dict()
-            self.step = first_step(record, next(forced, min(cycle, max(0, len(record.cycles) - 1))))
+            self.step = first_step(record, forced[0] if forced and stay not in forced else stay)
             self.status = ""
 
     def close(self) -> None:

@@ -75,7 +75,7 @@ def _draw(trace: Trace, cycle: Cycle) -> str:
     )
     told = wrap(sentence, int((width - 2 * MARGIN) / 8.4))
     lanes = 344.0 if cycle.draft_kv is not None else 282.0
-    ledger = bars.height(cycle, chosen)
+    ledger = bars.height(trace, cycle, chosen)
     total = lanes + 21 * len(told) + 18 + (ledger + 22 if ledger else 0) + 8
 
     c = Canvas()

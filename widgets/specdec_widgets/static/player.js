@@ -185,13 +185,13 @@ export function index(trace) {
 const ORDER = ["prefill", "start", "catchup", "draft", "target", "verdict", "last", "commit", "rewind", "end"];
 const since = (frame, stage) => ORDER.indexOf(frame.stage) >= ORDER.indexOf(stage);
 
-/** Which position's numbers a step is about: 1…γ, "last" for the bonus row, 0 for none. */
+/** Which position's numbers a step is about: 1…γ, "last" for the bonus row, 0 for the text. */
 export function focus(trace, frame) {
   const c = trace.cycles[frame.cycle];
   if (!c || frame.stage === "prefill") return 0;
   if (frame.stage === "draft" || frame.stage === "verdict") return frame.k;
   if (frame.stage === "target") return c.proposed.length ? 1 : 0;
-  if (!since(frame, "last")) return 0;
+  if (!since(frame, "last") || frame.stage === "end") return 0;
   if (c.last_kind === "bonus") return "last";
   return c.decisions.find((x) => x.status === "rejected")?.position ?? c.accepted;
 }
@@ -219,7 +219,9 @@ export function extent(trace, m, frame) {
   const K = c && frame.stage !== "prefill" ? c.proposed.length : 0;
   const low = Math.max(0, Math.min(L - 1, c?.draft_kv && frame.stage !== "prefill" ? c.draft_kv.before : L - 1));
   const column = Math.min(m.longest - 1, frame.k ? L + frame.k - 1 : since(frame, "last") && c ? c.committed_after - 1 : L - 1);
-  return { left: m.edge[low] - 1, right: m.edge[Math.min(m.longest, L + K + 1)] + 1.6, at: (m.edge[column] + m.edge[column + 1]) / 2 };
+  const kv = frame.stage === "rewind" ? c.target_kv : null;
+  const at = kv ? (m.edge[kv.after] + m.edge[Math.min(m.longest, kv.written)]) / 2 + 2 : (m.edge[column] + m.edge[column + 1]) / 2;
+  return { left: m.edge[low] - 1, right: m.edge[Math.min(m.longest, L + K + 1)] + 1.6, at };
 }
 
 /** Where to scroll so that the step's columns show in a window `width` wide: at a column's edge where there is room. */
@@ -335,7 +337,7 @@ export function ledger(trace, m, frame, selected) {
   const weight = (r) => (known ? Math.max(r.p, r.q) : r.q), ranked = [...d.bars].sort((s, t) => weight(t) - weight(s) || s.token - t.token);
   const room = 6 - ranked.filter((r) => must.has(r.token)).length;
   let free = 0;
-  const rows = ranked.filter((r) => must.has(r.token) || free++ < room).map((r) => ({
+  const rows = ranked.filter((r) => must.has(r.token) || (weight(r) > 0 && free++ < room)).map((r) => ({
     label: name(r.token, selected), p: known ? r.p : null, q: r.q, min: known ? Math.min(r.p, r.q) : null,
     residual: known && d.alpha < 1 - 1e-12 ? r.residual : null, role: r.token === d.token ? "proposed" : r.token === drawn ? "drawn" : "",
   }));
@@ -413,9 +415,9 @@ export function narrate(trace, m, frame) {
       const t = c.target_kv, r = c.draft_kv, moves = [];
       if (t.written > t.after) moves.push(`the target from ${t.written} to ${t.after}`);
       if (r && r.written > r.after) moves.push(`the draft from ${r.written} to ${r.after}`);
-      const next = at(c.committed_after - 1), high = Math.max(t.written, r?.written ?? 0), low = Math.min(t.after, r?.after ?? t.after);
-      if (!moves.length) return `Nothing to rewind: every slot holds a committed token. The bonus ${next} is pending` + (r && r.after < t.after ? `, and the draft also lacks ${sub(K)}.` : ".");
-      return `Rewind: ${list(moves)}. ${high - low > 1 ? `Slots ${low}–${high - 1} stay` : `Slot ${low} stays`} in memory, unreachable until overwritten; ${next} is pending.`;
+      const over = trace.finish_reason && frame.cycle === trace.cycles.length - 1, next = at(c.committed_after - 1) + (over ? " needs no KV: the run is over" : " is pending"), high = Math.max(t.written, r?.written ?? 0), low = Math.min(t.after, r?.after ?? t.after);
+      if (!moves.length) return `Nothing to rewind: every slot holds a committed token. The bonus ${next}` + (r && r.after < t.after && !over ? `, and the draft also lacks ${sub(K)}.` : ".");
+      return `Rewind: ${list(moves)}. ${high - low > 1 ? `Slots ${low}–${high - 1} stay` : `Slot ${low} stays`} in memory, unreachable until overwritten; ${next}.`;
     }
     default: {
       const s = m.totals.at(-1), why = { eos: "with the end-of-text token", stop: "at a stop string", length: "at the token limit", context: "because the context is full" }[trace.finish_reason];
@@ -464,8 +466,8 @@ const button = (name, label, act) => {
 /** A token label: its leading white-space mark is quieter than the rest. */
 const token = (label) => {
   const [, lead, rest] = /^([␣↵⇥]*)([^]*)$/.exec(label), node = el("bdi", "token");
-  if (lead) node.append(el("span", "blank", lead));
-  node.append(rest);
+  if (lead && rest) node.append(el("span", "blank", lead), rest);
+  else node.append(label);
   return node;
 };
 
@@ -647,7 +649,7 @@ export function mount(host, store) {
     scrub.max = String(m.frames.length - 1);
     drawItems([]);
     drawLines([]);
-    const total = m.edge.at(-1) + 6, tall = height(m);
+    const total = m.edge.at(-1) + 11, tall = height(m);
     strip.style.width = total + "em";
     strip.style.height = tall + "em";
     lines.setAttribute("viewBox", `0 0 ${total} ${tall}`);
@@ -687,7 +689,7 @@ export function mount(host, store) {
     put(cycleName, prefill ? "before cycle " + firstIndex : frame.stage === "end" ? "end" : "cycle " + c.index);
     put(stageName, { prefill: "prefill", start: "start", catchup: "draft catches up", draft: "draft", target: "target forward", verdict: "verdict", last: c?.last_kind === "correction" ? "correction" : c?.proposed.length ? "bonus" : "next token", commit: "commit", rewind: "rewind", end: "" }[frame.stage]);
     const gamma = c ? c.proposed.length : trace.meta.gamma;
-    put(facts, `cycles ${firstIndex}–${lastIndex}  ·  γ = ${gamma}  ·  ${isGreedy(trace) ? "greedy" : "T = " + temperature(trace)}  ·  ${RULES[trace.meta.verify] ?? trace.meta.verify + " rule"}`);
+    put(facts, `${trace.cycles.length === 1 ? "1 cycle" : `cycles ${firstIndex}–${lastIndex}`}  ·  γ = ${gamma}  ·  ${isGreedy(trace) ? "greedy" : "T = " + temperature(trace)}  ·  ${RULES[trace.meta.verify] ?? trace.meta.verify + " rule"}`);
     scrub.value = String(at);
     scrub.setAttribute("aria-valuetext", cycleName.textContent + ", " + stageName.textContent);
     const sentence = narrate(trace, m, frame);

@@ -62,6 +62,14 @@ CONTRAST = """root => {
   return worst;
 }"""
 
+# The terms of definition lists that run into what stands beside them.
+OVERLAPS = """root => [...root.querySelectorAll("dt")].filter(term => {
+  const range = document.createRange();
+  range.selectNodeContents(term);
+  const text = range.getBoundingClientRect(), value = term.nextElementSibling.getBoundingClientRect();
+  return text.right > value.left && text.bottom > value.top && text.top < value.bottom;
+}).map(term => term.textContent)"""
+
 
 @dataclass(frozen=True)
 class Server:
@@ -147,6 +155,11 @@ def test_lesson_00_plays_in_jupyterlab(lab: Server, page: Any, recorded: Any, tm
     by_keys = walk(player, lambda: player.press("ArrowRight"))
     assert by_button == by_keys
     assert page.evaluate("() => jupyterapp.shell.currentWidget.content.activeCellIndex") == selected
+
+    player.press("?")
+    overlaps = player.evaluate(OVERLAPS)
+    player.press("Escape")
+    assert overlaps == [], "JupyterLab's own style for lists reaches into the player"
 
     rewound = by_keys[-1][0]
     pointers = {stage: target for cycle, stage, target in by_keys if cycle == rewound}

@@ -116,12 +116,17 @@ class ModelRunner:
         return ContiguousCache(capacity)
 
     def forward(self, cache: ContiguousCache, ids: list[int], keep: int) -> Tensor:
-        """Feed `ids` at the pointer of `cache` and return the logits `[keep, V]` of the last `keep` of them."""
+        """Feed `ids` at the pointer of `cache` and return the logits `[keep, V]` of the last `keep` of them.
+
+        EngineFailure when there are fewer ids than rows wanted: the pointer has run ahead of the committed tokens.
+        """
         start, count = cache.pointer, len(ids)
+        if count < max(keep, 1):
+            raise EngineFailure(f"{keep} rows were asked of {count} tokens; the cache's pointer {start} has run ahead")
         device = self.model.device
         with torch.inference_mode():
             out = self.model(
-                input_ids=torch.tensor([ids], device=device),
+                input_ids=torch.tensor([ids], dtype=torch.int64, device=device),
                 position_ids=torch.arange(start, start + count, device=device)[None],
                 past_key_values=Cache(layers=[_SlotLayer(cache, layer) for layer in range(self.layers)]),
                 use_cache=True,

@@ -145,7 +145,7 @@ def tiny_llama(
                 "num_attention_heads": 4,
                 "num_key_value_heads": 2,
                 "max_position_embeddings": context,
-                "initializer_range": 0.3,
+                "initializer_range": 0.2,
                 "bos_token_id": None,
                 "eos_token_id": None,
                 "pad_token_id": None,

@@ -14,6 +14,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from specdec_teach.training.batches import Batch
+from specdec_teach.training.card import write_card
 from specdec_teach.training.corpus import Corpus, build_corpus, open_corpus, train_tokenizer
 from specdec_teach.training.export import load_model, save_model, save_tokenizer
 from specdec_teach.training.network import Network, Shape
@@ -40,8 +41,7 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--recall-weight", type=float, default=4.0, help="loss weight of facts told again")
     parser.add_argument("--muon-rate", type=float, default=0.02, help="peak learning rate of hidden matrices")
     parser.add_argument("--adam-rate", type=float, default=0.004, help="peak learning rate of the rest")
-    parser.add_argument("--compile", action="store_true", help="compile the network with torch.compile")
-    parser.add_argument("--threads", type=int, default=2, help="CPU threads")
+    parser.add_argument("--threads", type=int, default=2, help="threads; each works on its slice of every batch")
     parser.add_argument("--work", type=Path, default=Path(".training"), help="folder for corpus and checkpoints")
     parser.add_argument("--out", type=Path, default=WEIGHTS, help="folder for the finished pair")
     options = parser.parse_args(arguments)
@@ -64,8 +64,14 @@ def make_corpus(options: argparse.Namespace) -> None:
 def make_target(options: argparse.Namespace, corpus: Corpus) -> None:
     """Train the target with extra weight on recalled facts and export it."""
     network = Network(TARGET, torch.Generator().manual_seed(options.seed))
-    train(network, corpus, _recall_loss(options.recall_weight), _plan(options, options.target_minutes),
-          options.work / "target.pt", "target")
+    train(
+        network,
+        corpus,
+        _recall_loss(options.recall_weight),
+        _plan(options, options.target_minutes),
+        options.work / "target.pt",
+        "target",
+    )
     save_model(network, options.out / "target")
     save_tokenizer(Tokenizer.from_file(str(options.work / "tokenizer.json")), options.out)
 
@@ -97,14 +103,19 @@ def _teacher_loss(teacher: Network, temperature: float) -> Loss:
 
 
 def _plan(options: argparse.Namespace, minutes: float) -> Plan:
-    return Plan(minutes=minutes, muon_rate=options.muon_rate, adam_rate=options.adam_rate, seed=options.seed,
-                compiled=options.compile)
+    return Plan(
+        minutes=minutes,
+        muon_rate=options.muon_rate,
+        adam_rate=options.adam_rate,
+        seed=options.seed,
+        replicas=options.threads,
+    )
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Make the parts asked for, in order."""
     options = parse_options(arguments)
-    torch.set_num_threads(options.threads)
+    torch.set_num_threads(1)
     if "corpus" in options.parts:
         make_corpus(options)
     if "target" in options.parts:
@@ -112,9 +123,8 @@ def main(arguments: list[str] | None = None) -> None:
     if "draft" in options.parts:
         make_draft(options, open_corpus(options.work / "corpus"))
     if "card" in options.parts:
-        from specdec_teach.training.card import write_card
-
-        write_card(options.out, options.work)
+        names = ("stories", "seed", "recall_weight", "target_minutes", "draft_minutes", "draft_width")
+        write_card(options.out, options.work, {name: float(getattr(options, name)) for name in names})
 
 
 if __name__ == "__main__":

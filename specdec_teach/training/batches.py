@@ -6,6 +6,7 @@ Does not know: what the batches are used for.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,3 +60,13 @@ def load_batch(corpus: Corpus, stories: list[int], multiple: int = 16) -> Batch:
         valid[row, : stop - start - 1] = True
     ids = torch.from_numpy(rows)
     return Batch(ids[:, :-1].contiguous(), ids[:, 1:].contiguous(), torch.from_numpy(marks), torch.from_numpy(valid))
+
+
+def split_batch(batch: Batch, parts: int) -> list[Batch]:
+    """Cut a batch into at most `parts` batches of about as many rows each; none is empty."""
+    rows = len(batch.inputs)
+    edges = sorted({rows * part // parts for part in range(parts + 1)})
+    return [
+        Batch(batch.inputs[a:b], batch.targets[a:b], batch.marks[a:b], batch.valid[a:b])
+        for a, b in itertools.pairwise(edges)
+    ]

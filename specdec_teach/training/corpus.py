@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from tqdm import tqdm
+from tqdm import tqdm  # type: ignore[import-untyped]
 
 from specdec_teach.training.stories import lexicon
 from specdec_teach.training.stories.generator import write_story

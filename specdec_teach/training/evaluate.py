@@ -27,11 +27,30 @@ SEED = 2024
 TOKENS = 260
 ROUNDS = 2
 PROMPTS = (
-    "Once upon a time", "Mira had a red lantern and", "There was once a", "One day", "In a small town", "Tom",
-    "Long ago, there lived", "It was a rainy evening in", "Everyone in Merrow knew", "Lucy and Ben were",
-    "On the first day of spring", "Nora had a blue kite and", "When Otto was very small,", "A shy girl called Ivy",
-    "Grandma Tilda was", "\"Wake up, Finn!\" called", "Far away,", "Do you know the story of", "Hana was brave.",
-    "Once upon a time, a little girl named Sofia", "A long time ago", "Felix lived in", "The", "Rosa",
+    "Once upon a time",
+    "Mira had a red lantern and",
+    "There was once a",
+    "One day",
+    "In a small town",
+    "Tom",
+    "Long ago, there lived",
+    "It was a rainy evening in",
+    "Everyone in Merrow knew",
+    "Lucy and Ben were",
+    "On the first day of spring",
+    "Nora had a blue kite and",
+    "When Otto was very small,",
+    "A shy girl called Ivy",
+    "Grandma Tilda was",
+    '"Wake up, Finn!" called',
+    "Far away,",
+    "Do you know the story of",
+    "Hana was brave.",
+    "Once upon a time, a little girl named Sofia",
+    "A long time ago",
+    "Felix lived in",
+    "The",
+    "Rosa",
 )
 
 

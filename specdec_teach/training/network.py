@@ -41,6 +41,7 @@ class Norm(nn.Module):
         self.weight = nn.Parameter(torch.ones(width))
 
     def forward(self, x: Tensor) -> Tensor:
+        """Normalise the last axis."""
         return functional.rms_norm(x.float(), (x.shape[-1],), self.weight, EPSILON)
 
 
@@ -56,6 +57,7 @@ class Attention(nn.Module):
         self.o_proj = nn.Linear(shape.width, shape.width, bias=False)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """Let every position attend to itself and those before it."""
         batch, length, width = x.shape
         split = (batch, length, self.heads, width // self.heads)
         query = rotate(self.q_proj(x).view(split).transpose(1, 2), cos, sin)
@@ -76,6 +78,7 @@ class Gate(nn.Module):
         self.down_proj = nn.Linear(shape.inner, shape.width, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Transform each position on its own."""
         out: Tensor = self.down_proj(functional.silu(self.gate_proj(x)) * self.up_proj(x))
         return out
 
@@ -91,6 +94,7 @@ class Layer(nn.Module):
         self.post_attention_layernorm = Norm(shape.width)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """Add both parts to `x`, (B, T, width)."""
         x = x + self.self_attn(self.input_layernorm(x), cos, sin)
         out: Tensor = x + self.mlp(self.post_attention_layernorm(x))
         return out
@@ -131,6 +135,7 @@ class Network(nn.Module):
                     weight.normal_(0.0, INITIAL_SPREAD * (shrink if ends_branch else 1.0), generator=generator)
 
     def forward(self, ids: Tensor) -> Tensor:
+        """Logits (B, T, vocab) of the token after each of `ids` (B, T)."""
         length = ids.shape[1]
         cos, sin = self.get_buffer("cos")[:length], self.get_buffer("sin")[:length]
         x = self.model.embed_tokens(ids)

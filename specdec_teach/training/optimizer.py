@@ -7,6 +7,7 @@ Does not know: learning-rate schedules; the caller passes a factor at every step
 from __future__ import annotations
 
 from collections import defaultdict
+from concurrent.futures import Executor
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 
 MOMENTUM = 0.95
 ROUNDS = 5
+CHUNK = 10
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 
 
@@ -27,7 +29,8 @@ def orthogonalise(matrices: Tensor) -> Tensor:
     for _ in range(ROUNDS):
         gram = x @ x.mT
         x = a * x + (b * gram + c * gram @ gram) @ x
-    return (x.mT if tall else x).float()
+    orthogonal: Tensor = x.mT if tall else x
+    return orthogonal.float()
 
 
 class Muon:
@@ -43,28 +46,33 @@ class Muon:
                 stacks[tuple(weight.shape)].append(weight)
             else:
                 rest.append(weight)
-        self.stacks = list(stacks.values())
+        self.stacks = [
+            stack[first : first + CHUNK] for stack in stacks.values() for first in range(0, len(stack), CHUNK)
+        ]
         self.momenta = [torch.zeros(len(stack), *stack[0].shape) for stack in self.stacks]
         self.adam_rate = adam_rate
         self.adam = torch.optim.AdamW(rest, lr=adam_rate, betas=(0.9, 0.98), weight_decay=decay, fused=True)
 
-    def step(self, factor: float) -> None:
+    def step(self, factor: float, workers: Executor) -> None:
         """Update all parameters from their gradients with both rates multiplied by `factor`; clears gradients."""
-        with torch.no_grad():
-            for stack, momentum in zip(self.stacks, self.momenta, strict=True):
-                gradient = torch.stack([weight.grad for weight in stack if weight.grad is not None])
-                momentum.mul_(MOMENTUM).add_(gradient, alpha=1 - MOMENTUM)
-                update = orthogonalise(gradient.lerp(momentum, MOMENTUM))
-                rows, columns = stack[0].shape
-                rate = self.muon_rate * factor * max(1.0, rows / columns) ** 0.5
-                torch._foreach_mul_(stack, 1.0 - self.muon_rate * factor * self.decay)
-                torch._foreach_add_(stack, list(update.unbind(0)), alpha=-rate)
-                for weight in stack:
-                    weight.grad = None
+        for _ in workers.map(lambda at: self._step_stack(at, factor), range(len(self.stacks))):
+            pass
         for group in self.adam.param_groups:
             group["lr"] = self.adam_rate * factor
         self.adam.step()
         self.adam.zero_grad(set_to_none=True)
+
+    @torch.no_grad()
+    def _step_stack(self, at: int, factor: float) -> None:
+        stack, momentum = self.stacks[at], self.momenta[at]
+        gradient = torch.stack([weight.grad for weight in stack if weight.grad is not None])
+        momentum.mul_(MOMENTUM).add_(gradient, alpha=1 - MOMENTUM)
+        update = orthogonalise(gradient.lerp(momentum, MOMENTUM))
+        rows, columns = stack[0].shape
+        rate = self.muon_rate * factor * max(1.0, rows / columns) ** 0.5
+        for weight, change in zip(stack, update.unbind(0), strict=True):
+            weight.mul_(1.0 - self.muon_rate * factor * self.decay).add_(change, alpha=-rate)
+            weight.grad = None
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to resume."""

@@ -16,9 +16,23 @@ from specdec_teach.training.stories.generator import write_story
 
 NAMES = (*lexicon.GIRLS, *lexicon.BOYS, *lexicon.RARE_GIRLS, *lexicon.RARE_BOYS, *lexicon.ELDERS)
 FACTS = (
-    *lexicon.THINGS, *lexicon.BAGS, *lexicon.HUES, *lexicon.PLACES, *lexicon.OUTDOORS, *lexicon.BEASTS, *lexicon.FOODS,
-    *lexicon.FOODS.values(), *lexicon.NUMBERS, *lexicon.TOWNS, *lexicon.JOBS, *lexicon.DAYS, *lexicon.VOWS,
-    *lexicon.NOOKS, *lexicon.RHYMES, *lexicon.RIDDLES, *lexicon.RIDDLES.values(),
+    *lexicon.THINGS,
+    *lexicon.BAGS,
+    *lexicon.HUES,
+    *lexicon.PLACES,
+    *lexicon.OUTDOORS,
+    *lexicon.BEASTS,
+    *lexicon.FOODS,
+    *lexicon.FOODS.values(),
+    *lexicon.NUMBERS,
+    *lexicon.TOWNS,
+    *lexicon.JOBS,
+    *lexicon.DAYS,
+    *lexicon.VOWS,
+    *lexicon.NOOKS,
+    *lexicon.RHYMES,
+    *lexicon.RIDDLES,
+    *lexicon.RIDDLES.values(),
 )
 REFERENCE_STORIES = 3000
 REFERENCE_SEED = 900_000_000

@@ -6,24 +6,26 @@ Does not know: where stories come from, and what the finished model is for.
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
+from tqdm import tqdm  # type: ignore[import-untyped]
 
-from specdec_teach.training.batches import Batch, load_batch, plan_epoch
+from specdec_teach.training.batches import Batch, load_batch, plan_epoch, split_batch
 from specdec_teach.training.corpus import Corpus
 from specdec_teach.training.network import Network
 from specdec_teach.training.optimizer import Muon
 
 CLIP = 1.0
 FLOOR = 0.02
+BAR = "{l_bar}{bar}| {elapsed}<{remaining}{postfix}"
 
 Loss = Callable[[Tensor, Batch], Tensor]
 
@@ -41,7 +43,7 @@ class Plan:
     hold: float = 0.35
     seed: int = 1
     save_every: float = 180.0
-    compiled: bool = False
+    replicas: int = 2
 
     def __post_init__(self) -> None:
         if (self.steps is None) == (self.minutes is None):
@@ -81,10 +83,12 @@ def train(model: Network, corpus: Corpus, loss: Loss, plan: Plan, checkpoint: Pa
     """Train `model` in place until the plan's limit, resuming from `checkpoint` if that file exists."""
     optimizer = Muon(model, plan.muon_rate, plan.adam_rate)
     progress = _resume(model, optimizer, checkpoint)
-    forward: Any = torch.compile(model, dynamic=True) if plan.compiled else model
-    epoch, batches, first = -1, [], 0
+    replicas = _replicas(model, plan.replicas)
+    epoch, first = -1, 0
+    batches: list[list[int]] = []
     saved = time.monotonic()
-    with tqdm(total=1000, desc=label, mininterval=5, bar_format="{l_bar}{bar}| {elapsed}<{remaining}{postfix}") as bar:
+    workers = ThreadPoolExecutor(plan.replicas, initializer=torch.set_num_threads, initargs=(1,))
+    with workers, tqdm(total=1000, desc=label, mininterval=5, bar_format=BAR) as bar:
         while share_done(progress, plan) < 1.0:
             began = time.monotonic()
             while epoch < 0 or progress.step >= first + len(batches):
@@ -92,14 +96,11 @@ def train(model: Network, corpus: Corpus, loss: Loss, plan: Plan, checkpoint: Pa
                 epoch += 1
                 batches = plan_epoch(corpus, plan.budget, plan.seed, epoch)
             batch = load_batch(corpus, batches[progress.step - first])
-            with torch.autocast("cpu", torch.bfloat16):
-                value = loss(forward(batch.inputs), batch)
-            value.backward()  # type: ignore[no-untyped-call]
+            now = _gradients(replicas, batch, loss, workers)
             torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
-            optimizer.step(rate_factor(share_done(progress, plan), progress.step, plan))
+            optimizer.step(rate_factor(share_done(progress, plan), progress.step, plan), workers)
             progress.step += 1
             progress.tokens += int(batch.valid.sum())
-            now = float(value.detach())
             progress.loss = now if math.isnan(progress.loss) else 0.99 * progress.loss + 0.01 * now
             progress.seconds += time.monotonic() - began
             bar.n = int(1000 * min(1.0, share_done(progress, plan)))
@@ -109,6 +110,35 @@ def train(model: Network, corpus: Corpus, loss: Loss, plan: Plan, checkpoint: Pa
                 saved = time.monotonic()
     save_checkpoint(model, optimizer, progress, checkpoint)
     return progress
+
+
+def _replicas(model: Network, number: int) -> list[Network]:
+    """The model and copies of it that share its parameters but collect gradients of their own."""
+    copies = [copy.deepcopy(model) for _ in range(number - 1)]
+    for twin in copies:
+        for weight, original in zip(twin.parameters(), model.parameters(), strict=True):
+            weight.data = original.data
+    return [model, *copies]
+
+
+def _gradients(replicas: list[Network], batch: Batch, loss: Loss, workers: Executor) -> float:
+    """Leave the batch's mean gradient in the first replica, one slice of the batch per replica; returns the loss."""
+    slices = split_batch(batch, len(replicas))
+
+    def work(at: int) -> float:
+        share = len(slices[at].inputs) / len(batch.inputs)
+        with torch.autocast("cpu", torch.bfloat16):
+            value = loss(replicas[at](slices[at].inputs), slices[at]) * share
+        value.backward()  # type: ignore[no-untyped-call]
+        return float(value.detach())
+
+    total = sum(workers.map(work, range(len(slices))))
+    for twin in replicas[1 : len(slices)]:
+        for weight, original in zip(twin.parameters(), replicas[0].parameters(), strict=True):
+            if weight.grad is not None and original.grad is not None:
+                original.grad += weight.grad
+            weight.grad = None
+    return total
 
 
 def save_checkpoint(model: Network, optimizer: Muon, progress: Progress, path: Path) -> None:

@@ -17,14 +17,28 @@ CHILD_SHARE = 0.7
 YOUNG_BEASTS = ("bear cub", "kitten", "piglet", "duckling", "lamb", "puppy", "gosling", "foal", "calf", "fawn")
 SHE = {"he": "she", "him": "her", "his": "her", "He": "She", "His": "Her", "self": "herself"}
 HE = {"he": "he", "him": "him", "his": "his", "He": "He", "His": "His", "self": "himself"}
-NUMERALS = "one two three four five six seven eight nine ten eleven twelve".split()
-ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth".split()
+NUMERALS = lexicon.words("one two three four five six seven eight nine ten eleven twelve")
+ORDINALS = lexicon.words("first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth")
 POOLS: dict[str, Sequence[str]] = {
-    "thing": lexicon.THINGS, "gift": lexicon.THINGS, "hue": lexicon.HUES, "place": lexicon.PLACES, "spot": (*lexicon.PLACES, *lexicon.OUTDOORS),
-    "beast": lexicon.BEASTS, "food": tuple(lexicon.FOODS), "num": lexicon.NUMBERS, "town": lexicon.TOWNS,
-    "job": lexicon.JOBS, "trait": lexicon.TRAITS, "day": lexicon.DAYS, "vow": lexicon.VOWS, "nook": lexicon.NOOKS,
-    "bag": lexicon.BAGS, "baked": tuple(lexicon.BAKED),
-    "rhyme": lexicon.RHYMES, "riddle": tuple(lexicon.RIDDLES.values()), "elder": tuple(lexicon.ELDERS),
+    "thing": lexicon.THINGS,
+    "gift": lexicon.THINGS,
+    "hue": lexicon.HUES,
+    "place": lexicon.PLACES,
+    "spot": (*lexicon.PLACES, *lexicon.OUTDOORS),
+    "beast": lexicon.BEASTS,
+    "food": tuple(lexicon.FOODS),
+    "num": lexicon.NUMBERS,
+    "town": lexicon.TOWNS,
+    "job": lexicon.JOBS,
+    "trait": lexicon.TRAITS,
+    "day": lexicon.DAYS,
+    "vow": lexicon.VOWS,
+    "nook": lexicon.NOOKS,
+    "bag": lexicon.BAGS,
+    "baked": tuple(lexicon.BAKED),
+    "rhyme": lexicon.RHYMES,
+    "riddle": tuple(lexicon.RIDDLES.values()),
+    "elder": tuple(lexicon.ELDERS),
 }
 NAME_KEYS = ("hero", "pal", "third")
 

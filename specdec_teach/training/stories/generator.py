@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from specdec_teach.training.stories.facts import draw_fact
 from specdec_teach.training.stories.grammar import Page
-from specdec_teach.training.stories.plots import PLOTS
+from specdec_teach.training.stories.plots import DROPPABLE, PLOTS
 from specdec_teach.training.stories.scenery import LOOSE
 from specdec_teach.training.stories.shared import CODAS, INTERLUDES, OPENINGS
 
 CODA_SHARE = 0.5
-INTERLUDE_SHARE = 0.4
+INTERLUDE_SHARE = 0.35
 SHORT_SHARE = 0.5
 AT_HOME = ("cake", "birthday", "visitor", "neighbor", "tries", "riddle")
 LONGEST = 1750
@@ -40,13 +40,16 @@ def write_story(seed: int) -> Story:
     if plot not in AT_HOME:
         page.told.add("way")
     chatty = rng.random() >= SHORT_SHARE
+    dropped = None if chatty else rng.choice((None, *DROPPABLE.get(plot, ())))
     used: set[str] = set()
     _tell(page, OPENINGS, used)
     for at, beat in enumerate(PLOTS[plot]):
+        if at == dropped:
+            continue
         if at and chatty and len(page.text) < LONGEST - 700 and rng.random() < INTERLUDE_SHARE:
             _tell(page, INTERLUDES, used)
         _tell(page, beat, used)
-    if rng.random() < CODA_SHARE:
+    if rng.random() < (CODA_SHARE if chatty else CODA_SHARE / 2):
         _tell(page, CODAS, used)
     return Story(page.text, tuple(page.marks), plot)
 

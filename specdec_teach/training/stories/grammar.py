@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from functools import lru_cache
+from functools import cache
 
 HOLE = re.compile(r"\{(?P<article>[aA] )?(?P<loose>~)?(?P<key>[a-z]+[0-9]?)(?:\.(?P<form>[A-Za-z]+))?\}")
 VOWELS = "aeiouAEIOU"
@@ -53,7 +53,7 @@ class Choice:
 Draw = Callable[[str, random.Random, Sequence[str]], Fact]
 
 
-@lru_cache(maxsize=None)
+@cache
 def parse(template: str) -> tuple[str | Choice, ...]:
     """Parse a template into literals and choices; ValueError if its brackets do not match."""
     body, end = _parse_options(template, 0)
@@ -162,8 +162,13 @@ class Page:
     def _starts_sentence(self, quoted: bool) -> bool:
         """Whether the next letter is a capital; after an opening quote only if `quoted`."""
         before = self.text.rstrip(" ")
-        if not before or before.endswith(("\n", "\n\"")):
+        if not before or before.endswith(("\n", '\n"')):
             return True
         if before.endswith('"'):
-            return quoted and len(self.text) >= 3 and self.text[-1] == '"' and self.text[-3:-1] in (". ", ", ", ": ", "? ", "! ", '" ')
+            return (
+                quoted
+                and len(self.text) >= 3
+                and self.text[-1] == '"'
+                and self.text[-3:-1] in (". ", ", ", ": ", "? ", "! ", '" ')
+            )
         return before[-1] in ".!?" and self.text.endswith(" ")

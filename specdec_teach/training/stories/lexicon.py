@@ -7,61 +7,132 @@ Does not know: how templates use the words.
 
 from __future__ import annotations
 
-GIRLS = """Mira Lina Nora Ada Rosa Tess Ivy Opal Pia Zoe Hana Greta Maya Lucy Ruby Dora Freya Esme Nell Ines Suki Anya
-Clara Lotte Amina Yara Nina Elsie Sofia Emma Lily Anna Mia Ella Rumi Tilly""".split()
-BOYS = """Tom Ben Finn Leo Max Otto Hugo Sam Jack Oscar Theo Milo Emil Karl Ravi Omar Nils Pip Kit Jonas Felix Arlo
-Bram Luca Noah Ezra Gus Ned Rufus Tim Ali Paul Peter Timo Anton Bo""".split()
-RARE_GIRLS = """Alma Beatrix Camille Daphne Edith Fatima Gwen Henrietta Ida Josephine Keiko Leila Marguerite Nadia
+
+def words(text: str) -> tuple[str, ...]:
+    """The words of a text, in order."""
+    return tuple(text.split())
+
+
+GIRLS = words("""Mira Lina Nora Ada Rosa Tess Ivy Opal Pia Zoe Hana Greta Maya Lucy Ruby Dora Freya Esme Nell Ines Suki Anya
+Clara Lotte Amina Yara Nina Elsie Sofia Emma Lily Anna Mia Ella Rumi Tilly""")
+BOYS = words("""Tom Ben Finn Leo Max Otto Hugo Sam Jack Oscar Theo Milo Emil Karl Ravi Omar Nils Pip Kit Jonas Felix Arlo
+Bram Luca Noah Ezra Gus Ned Rufus Tim Ali Paul Peter Timo Anton Bo""")
+RARE_GIRLS = words("""Alma Beatrix Camille Daphne Edith Fatima Gwen Henrietta Ida Josephine Keiko Leila Marguerite Nadia
 Odette Paloma Quinn Rosalind Sabine Thea Ursula Vera Winifred Ximena Yolanda Zelda Amelie Bridget Cora Delphine
 Eleanor Flora Gemma Harriet Imogen Jasmine Kaya Luna Matilda Naomi Olivia Priya Ramona Saskia Tamsin Una Viola
-Wanda Yuki Zara Alice Charlotte Maria Sarah Julia Laura Eva Lena Sophie Isabel Mara Nala Sana Tara Vida""".split()
-RARE_BOYS = """Ansel Bertram Cedric Dmitri Edgar Fergus Gideon Hassan Igor Jasper Konrad Lorenzo Magnus Nikolai
+Wanda Yuki Zara Alice Charlotte Maria Sarah Julia Laura Eva Lena Sophie Isabel Mara Nala Sana Tara Vida""")
+RARE_BOYS = words("""Ansel Bertram Cedric Dmitri Edgar Fergus Gideon Hassan Igor Jasper Konrad Lorenzo Magnus Nikolai
 Octavio Percy Quentin Rafael Silas Tobias Ulrich Victor Walter Xavier Yusuf Zachary Ambrose Barnaby Caspian Dario
 Elias Fabian Gregor Henrik Ivan Julian Kenji Lars Marius Nelson Olaf Pablo Reuben Stefan Tariq Umberto Vincent
-Wesley Yannick Zubin Alex Daniel David Adam Erik George Harry Henry James John Liam Lukas Mark Oliver Simon""".split()
+Wesley Yannick Zubin Alex Daniel David Adam Erik George Harry Henry James John Liam Lukas Mark Oliver Simon""")
 
-THINGS = """lantern kite drum whistle bell key map compass scarf umbrella teapot button ribbon kettle basket spoon violin
+THINGS = words("""lantern kite drum whistle bell key map compass scarf umbrella teapot button ribbon kettle basket spoon violin
 flute book hat coat mitten blanket cup marble paintbrush notebook clock coin feather shell ring box bucket pillow
 candle mirror pencil puppet rope sack jar boot balloon net trumpet locket quilt crown acorn apron envelope bracelet
-comb pearl thimble magnet flag glove slipper mask cape purse pebble telescope harmonica""".split()
-HUES = "red blue green yellow silver golden purple orange white black brown pink gray striped spotted".split()
-PLACES = """lighthouse bakery mill library castle tower school windmill stable station cottage greenhouse chapel museum
-inn theater sawmill barn boathouse bookshop smithy dairy palace watchtower firehouse tavern clinic ferryhouse""".split()
-OUTDOORS = "orchard harbor cave meadow pond waterfall beach fountain market quarry vineyard lagoon".split()
-BEASTS = """fox owl hedgehog mouse rabbit badger crow goose otter frog squirrel turtle cat dog goat donkey pony beaver
-mole duck robin snail heron hare sparrow toad bear wolf swan cricket""".split()
+comb pearl thimble magnet flag glove slipper mask cape purse pebble telescope harmonica""")
+HUES = words("red blue green yellow silver golden purple orange white black brown pink gray striped spotted")
+PLACES = words("""lighthouse bakery mill library castle tower school windmill stable station cottage greenhouse chapel museum
+inn theater sawmill barn boathouse bookshop smithy dairy palace watchtower firehouse tavern clinic ferryhouse""")
+OUTDOORS = words("orchard harbor cave meadow pond waterfall beach fountain market quarry vineyard lagoon")
+BEASTS = words("""fox owl hedgehog mouse rabbit badger crow goose otter frog squirrel turtle cat dog goat donkey pony beaver
+mole duck robin snail heron hare sparrow toad bear wolf swan cricket""")
 FOODS = {
-    "pancakes": "pancake", "plums": "plum", "apples": "apple", "cookies": "cookie", "buns": "bun", "pears": "pear",
-    "cherries": "cherry", "walnuts": "walnut", "berries": "berry", "muffins": "muffin", "dumplings": "dumpling",
-    "carrots": "carrot", "pies": "pie", "tarts": "tart", "waffles": "waffle", "eggs": "egg", "peaches": "peach",
-    "figs": "fig", "sandwiches": "sandwich", "pretzels": "pretzel", "chestnuts": "chestnut", "oranges": "orange",
+    "pancakes": "pancake",
+    "plums": "plum",
+    "apples": "apple",
+    "cookies": "cookie",
+    "buns": "bun",
+    "pears": "pear",
+    "cherries": "cherry",
+    "walnuts": "walnut",
+    "berries": "berry",
+    "muffins": "muffin",
+    "dumplings": "dumpling",
+    "carrots": "carrot",
+    "pies": "pie",
+    "tarts": "tart",
+    "waffles": "waffle",
+    "eggs": "egg",
+    "peaches": "peach",
+    "figs": "fig",
+    "sandwiches": "sandwich",
+    "pretzels": "pretzel",
+    "chestnuts": "chestnut",
+    "oranges": "orange",
 }
 BAKED = ("pancakes", "cookies", "buns", "muffins", "dumplings", "pies", "tarts", "waffles", "pretzels")
-BAGS = "bag basket satchel purse pouch backpack box tin sack suitcase".split()
-NUMBERS = "three four five six seven eight nine ten eleven twelve".split()
-TOWNS = """Merrow Willowby Pebblewick Dunmore Applegate Puddleford Larkhill Brambleton Seacombe Tanglewood Oatfield Mossbank
-Kettlebury Windle Thistledown Fernley Hopwood Saltmarsh Honeybrook Gullhaven""".split()
+BAGS = words("bag basket satchel purse pouch backpack box tin sack suitcase")
+NUMBERS = words("three four five six seven eight nine ten eleven twelve")
+TOWNS = words("""Merrow Willowby Pebblewick Dunmore Applegate Puddleford Larkhill Brambleton Seacombe Tanglewood Oatfield Mossbank
+Kettlebury Windle Thistledown Fernley Hopwood Saltmarsh Honeybrook Gullhaven""")
 ELDERS = {
-    "Grandma Tilda": "she", "Grandpa Joe": "he", "Aunt Polly": "she", "Uncle Walt": "he", "Mrs. Finch": "she",
-    "Mr. Button": "he", "Old Hank": "he", "Granny Plum": "she", "Captain Brine": "he", "Mrs. Pepper": "she",
-    "Mr. Moss": "he", "Aunt Sage": "she", "Uncle Fred": "he", "Grandma Bea": "she", "Doctor Wick": "she",
-    "Mr. Tumble": "he", "Miss Penny": "she", "Cousin Mabel": "she",
+    "Grandma Tilda": "she",
+    "Grandpa Joe": "he",
+    "Aunt Polly": "she",
+    "Uncle Walt": "he",
+    "Mrs. Finch": "she",
+    "Mr. Button": "he",
+    "Old Hank": "he",
+    "Granny Plum": "she",
+    "Captain Brine": "he",
+    "Mrs. Pepper": "she",
+    "Mr. Moss": "he",
+    "Aunt Sage": "she",
+    "Uncle Fred": "he",
+    "Grandma Bea": "she",
+    "Doctor Wick": "she",
+    "Mr. Tumble": "he",
+    "Miss Penny": "she",
+    "Cousin Mabel": "she",
 }
-JOBS = """baker miller gardener fisherman clockmaker tailor teacher sailor painter farmer postman blacksmith beekeeper
-carpenter weaver shepherd cook ferryman potter librarian cobbler""".split()
-TRAITS = "brave shy curious careful stubborn clever gentle patient cheerful quiet forgetful proud".split()
-DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
+JOBS = words("""baker miller gardener fisherman clockmaker tailor teacher sailor painter farmer postman blacksmith beekeeper
+carpenter weaver shepherd cook ferryman potter librarian cobbler""")
+TRAITS = words("brave shy curious careful stubborn clever gentle patient cheerful quiet forgetful proud")
+DAYS = words("Monday Tuesday Wednesday Thursday Friday Saturday Sunday")
 VOWS = (
-    "water the roses", "feed the hens", "sweep the steps", "close the gate", "light the lamp", "wind the clock",
-    "bring the milk", "check the fence", "fetch the letters", "wake the rooster", "count the sheep", "polish the spoons",
-    "walk the dog", "fill the birdbath", "pick the beans", "knead the dough",
-    "comb the pony", "keep the fire warm", "carry the firewood", "clean the windows", "stir the soup",
+    "water the roses",
+    "feed the hens",
+    "sweep the steps",
+    "close the gate",
+    "light the lamp",
+    "wind the clock",
+    "bring the milk",
+    "check the fence",
+    "fetch the letters",
+    "wake the rooster",
+    "count the sheep",
+    "polish the spoons",
+    "walk the dog",
+    "fill the birdbath",
+    "pick the beans",
+    "knead the dough",
+    "comb the pony",
+    "keep the fire warm",
+    "carry the firewood",
+    "clean the windows",
+    "stir the soup",
 )
 NOOKS = (
-    "under the stairs", "behind the clock", "inside the teapot", "beneath the bed", "under a loose stone",
-    "in the hollow tree", "behind the stove", "under the doormat", "in the flour bin", "between two books",
-    "on the top shelf", "inside a pillowcase", "under the bench", "in the coal bucket", "behind the curtain",
-    "inside the piano", "under an upturned pot", "in the apple barrel", "behind the woodpile", "in the rain barrel",
+    "under the stairs",
+    "behind the clock",
+    "inside the teapot",
+    "beneath the bed",
+    "under a loose stone",
+    "in the hollow tree",
+    "behind the stove",
+    "under the doormat",
+    "in the flour bin",
+    "between two books",
+    "on the top shelf",
+    "inside a pillowcase",
+    "under the bench",
+    "in the coal bucket",
+    "behind the curtain",
+    "inside the piano",
+    "under an upturned pot",
+    "in the apple barrel",
+    "behind the woodpile",
+    "in the rain barrel",
 )
 RHYMES = (
     "Step by step and stone by stone, no one has to walk alone.",

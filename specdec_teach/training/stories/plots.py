@@ -1,4 +1,4 @@
-"""The table of all plots by name.
+"""The table of all plots by name, with the beats that a short telling may leave out.
 
 Invariant: every plot is a sequence of beats; a beat is a set of paragraphs of which one is told.
 Does not know: how often a plot is chosen.
@@ -27,4 +27,21 @@ PLOTS: dict[str, Plot] = {
     "birthday": plots_home.BIRTHDAY,
     "cake": plots_home.CAKE,
     "neighbor": plots_home.NEIGHBOR,
+}
+
+DROPPABLE: dict[str, tuple[int, ...]] = {
+    "lost": (2,),
+    "found": (2,),
+    "secret": (2,),
+    "promise": (3,),
+    "errand": (2, 3),
+    "journey": (2, 3),
+    "trade": (3,),
+    "visitor": (1, 2),
+    "contest": (2,),
+    "tries": (3,),
+    "riddle": (3,),
+    "birthday": (3,),
+    "cake": (2, 3),
+    "neighbor": (1, 2),
 }

@@ -12,7 +12,9 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 LOOSE: dict[str, tuple[str, ...]] = {
-    "adj": _words("little tiny small quiet cozy sleepy merry crooked tidy dusty sunny windy friendly lively busy humble"),
+    "adj": _words(
+        "little tiny small quiet cozy sleepy merry crooked tidy dusty sunny windy friendly lively busy humble"
+    ),
     "nice": _words("little small tiny merry friendly lively sleepy busy"),
     "warm": _words("good kind big warm light happy"),
     "mood": _words("happy glad proud pleased cheerful delighted relieved grateful content thrilled"),
@@ -23,12 +25,14 @@ LOOSE: dict[str, tuple[str, ...]] = {
     "season": _words("spring summer autumn winter"),
     "time": _words("morning afternoon evening night"),
     "sky": _words("clear cloudy pale gray bright misty stormy foggy glowing frosty rosy starry"),
-    "flower": _words("daisies tulips poppies roses violets bluebells buttercups lilacs sunflowers daffodils marigolds "
-                     "foxgloves snowdrops pansies lavender clover"),
+    "flower": _words(
+        "daisies tulips poppies roses violets bluebells buttercups lilacs sunflowers daffodils marigolds "
+        "foxgloves snowdrops pansies lavender clover"
+    ),
     "tree": _words("oak willow maple birch pine chestnut linden poplar hazel cherry elm beech cedar"),
     "smell": _words("bread cinnamon honey rain smoke mint pepper soap vanilla hay roses ginger lemons wax sawdust"),
     "sound": _words("creak rustle rattle splash thump squeak whisper jingle crackle click hum tap murmur clatter"),
-    "bug": _words("bee beetle ladybug moth ant butterfly grasshopper spider dragonfly caterpillar firefly"),
+    "bug": _words("bee beetle ladybug moth butterfly grasshopper spider dragonfly caterpillar firefly"),
     "veg": _words("turnips beans onions cabbages leeks potatoes radishes pumpkins beets parsnips peas"),
     "drink": _words("cocoa tea cider lemonade milk soup broth ginger_tea apple_juice mint_tea"),
     "cloth": _words("wool linen cotton velvet silk felt flannel corduroy"),

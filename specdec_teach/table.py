@@ -1,0 +1,86 @@
+"""A run as plain text: for terminals, diffs and readers without a browser.
+
+Invariant: the same trace gives the same text, and no timing is in it. It knows traces only.
+"""
+
+from __future__ import annotations
+
+from specdec_teach.trace import Cycle, Decision, Trace
+
+__all__ = ["render"]
+
+_MARKS = {"accepted": "✓", "rejected": "✗", "unused": "·", "cut": "✂"}
+_LAST = {"correction": "↺", "bonus": "★"}
+
+
+def render(trace: Trace) -> str:
+    """Return the whole run: how it was made, a block per cycle, and the totals."""
+    meta = trace.meta
+    temperature = meta.sampling.get("temperature")
+    mode = "greedy" if isinstance(temperature, (int, float)) and temperature <= 1e-5 else f"T={temperature}"
+    claims = ["forced" if meta.forced is not None else "", "" if meta.lossless else "not lossless"]
+    lines = [
+        f"target {meta.target} · drafter {meta.drafter or 'none'} · γ={meta.gamma} · {mode} · rule {meta.verify} "
+        f"· seed {meta.seed}" + "".join(f" · {claim}" for claim in claims if claim),
+        f"prompt {_words(trace, trace.prompt)}",
+    ]
+    if trace.dropped:
+        lines.append(f"(the first {trace.dropped} cycles were not kept)")
+    for cycle in trace.cycles:
+        lines += ["", *_cycle(trace, cycle)]
+    return "\n".join([*lines, "", _totals(trace)]) + "\n"
+
+
+def _cycle(trace: Trace, cycle: Cycle) -> list[str]:
+    kv = cycle.target_kv
+    pointers = f"target {kv.before}→{kv.written}→{kv.after}"
+    if cycle.draft_kv is not None:
+        kv = cycle.draft_kv
+        pointers += f", draft {kv.before}→{kv.written}→{kv.after}"
+    head = f"cycle {cycle.index}: committed {cycle.committed_before}→{cycle.committed_after}, computed {pointers}"
+    lines = [head, *(_decision(trace, decision) for decision in cycle.decisions)]
+    if cycle.last is not None:
+        chance = next((p for token, p in cycle.last_top.tokens if token == cycle.last), None) if cycle.last_top else None
+        where = {"correction": "from the residual", "bonus": "from p"}[cycle.last_kind]
+        if cycle.degenerate_residual:
+            where = "from p, since the residual was empty"
+        odds = "" if chance is None else f", probability {chance:.4f}"
+        lines.append(f"  {_LAST[cycle.last_kind]} {cycle.last_kind} {_word(trace, cycle.last)} {where}{odds}")
+    if cycle.stop_cut:
+        lines.append(f"  ✂ {cycle.stop_cut} drafts lay behind the end of the text")
+    return lines
+
+
+def _decision(trace: Trace, decision: Decision) -> str:
+    parts = [f"p {decision.p:.4f}", f"q {decision.q:.4f}"]
+    if decision.u is not None and decision.accept_probability is not None:
+        parts += [f"u {decision.u:.4f}", f"accept below {decision.accept_probability:.4f}"]
+    parts.append(f"α {decision.alpha:.4f}")
+    mark = _MARKS[decision.status]
+    forced = " (swapped in)" if decision.forced else ""
+    word = _word(trace, decision.token)
+    return f"  {mark} {decision.position} {word:<14} {'  '.join(parts)}  {decision.status}{forced}"
+
+
+def _totals(trace: Trace) -> str:
+    drafted = sum(len(cycle.proposed) for cycle in trace.cycles)
+    accepted = sum(cycle.accepted for cycle in trace.cycles)
+    judged = drafted - sum(cycle.stop_cut for cycle in trace.cycles)
+    emitted = sum(len(cycle.emitted) for cycle in trace.cycles)
+    rate = f"{accepted / judged:.3f}" if judged else "none"
+    each = f"{emitted / len(trace.cycles):.2f}" if trace.cycles else "none"
+    return (
+        f"{len(trace.cycles)} cycles, {emitted} tokens, {drafted} drafted, {accepted} accepted; "
+        f"acceptance rate {rate}, tokens per cycle {each}; ended by {trace.finish_reason or 'nothing yet'}"
+    )
+
+
+def _word(trace: Trace, token: int) -> str:
+    return repr(trace.pieces.get(token, str(token)))
+
+
+def _words(trace: Trace, tokens: tuple[int, ...]) -> str:
+    if any(token not in trace.pieces for token in tokens):
+        return str(list(tokens))
+    text = "".join(trace.pieces[token] for token in tokens)
+    return repr(text) if any(not piece.isdigit() for piece in trace.pieces.values()) else str(list(tokens))

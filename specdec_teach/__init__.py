@@ -59,7 +59,7 @@ _HOME = {
 }
 _MODULES = ("events", "testing")
 
-__all__ = sorted([*_HOME, *_MODULES])  # noqa: PLE0605
+__all__ = sorted([*_HOME, *_MODULES])
 
 
 def __getattr__(name: str) -> object:

@@ -61,7 +61,9 @@ class ContiguousCache:
     def rollback(self, to: int) -> int:
         """Move the pointer back to `to`; what lies behind it stays in memory, unreachable. Return the new pointer."""
         if not 0 <= to <= self.pointer:
-            raise EngineFailure(f"cannot roll a cache of {self.pointer} computed tokens back to {to}; give 0..{self.pointer}")
+            raise EngineFailure(
+                f"cannot roll a cache of {self.pointer} computed tokens back to {to}; give 0..{self.pointer}"
+            )
         self.pointer = to
         return to
 

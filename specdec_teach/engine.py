@@ -66,18 +66,38 @@ class Engine:
         self.observers: list[Observer] = []
         self._verify, self._cache = verify, cache
 
+    @overload  # a text is also a sequence of texts, which mypy cannot tell apart
+    def generate(  # type: ignore[overload-overlap]
+        self,
+        prompt: str | Items[int],
+        sampling: Sampling = ...,
+        *,
+        max_new_tokens: int = ...,
+        gamma: int | None = ...,
+        speculate: bool = ...,
+        trace: bool | int = ...,
+        reject_at: int | None = ...,
+    ) -> Result: ...
     @overload
-    def generate(self, prompt: Prompt, sampling: Sampling = ..., **settings: Any) -> Result: ...
-    @overload
-    def generate(self, prompt: Items[Prompt], sampling: Sampling | Items[Sampling] = ..., **settings: Any) -> list[Result]: ...
+    def generate(
+        self,
+        prompt: Items[str] | Items[Items[int]],
+        sampling: Sampling | Items[Sampling] = ...,
+        *,
+        max_new_tokens: int | Items[int] = ...,
+        gamma: int | Items[int | None] | None = ...,
+        speculate: bool = ...,
+        trace: bool | int = ...,
+        reject_at: int | None = ...,
+    ) -> list[Result]: ...
 
     def generate(
         self,
-        prompt: Prompt | Items[Prompt],
+        prompt: Prompt | Items[str] | Items[Items[int]],
         sampling: Sampling | Items[Sampling] = Sampling(),  # noqa: B008 (frozen)
         *,
         max_new_tokens: int | Items[int] = 64,
-        gamma: int | None | Items[int | None] = None,
+        gamma: int | Items[int | None] | None = None,
         speculate: bool = True,
         trace: bool | int = True,
         reject_at: int | None = None,
@@ -89,12 +109,10 @@ class Engine:
         code. `trace`: keep a record (an int: of the last n cycles). `reject_at`: force a rejection at that draft of
         every cycle, counted from 1 (0 forces every draft to be accepted); such a run is marked not lossless.
         """
-        keep = _keep(trace)
+        keep, record = _keep(trace), trace is not False
         if not _is_batch(prompt):
-            streams = [
-                self._open(cast(Prompt, prompt), sampling, max_new_tokens, gamma, speculate, keep, trace is not False, reject_at)
-            ]
-            return streams[0].finish()
+            one = cast(Prompt, prompt)
+            return self._open(one, sampling, max_new_tokens, gamma, speculate, keep, record, reject_at).finish()
         rows = len(prompt)
         per_row = zip(
             cast(Items[Prompt], prompt),
@@ -104,7 +122,7 @@ class Engine:
             strict=True,
         )
         streams = [
-            self._open(one, settings, cap, drafts, speculate, keep, trace is not False, reject_at, row)
+            self._open(one, settings, cap, drafts, speculate, keep, record, reject_at, row)
             for row, (one, settings, cap, drafts) in enumerate(per_row)
         ]
         return [stream.finish() for stream in streams]
@@ -125,7 +143,9 @@ class Engine:
         Each `next()` runs one cycle. The iterator can be abandoned or interrupted at any time and can go on after an
         interrupt; `.result()` and `.trace()` tell what there is so far.
         """
-        return self._open(prompt, sampling, max_new_tokens, gamma, speculate, _keep(trace), trace is not False, reject_at)
+        return self._open(
+            prompt, sampling, max_new_tokens, gamma, speculate, _keep(trace), trace is not False, reject_at
+        )
 
     def _open(
         self,
@@ -140,18 +160,24 @@ class Engine:
         row: int = 0,
     ) -> Stream:
         if not isinstance(sampling, Sampling):
-            raise InvalidInput(f"sampling is a {type(sampling).__name__}; give sd.Sampling(...) or a list of them for a batch")
+            raise InvalidInput(
+                f"sampling is a {type(sampling).__name__}; give sd.Sampling(...) or a list of them for a batch"
+            )
         cap = _count("max_new_tokens", max_new, 0, "how many tokens to add at most, 0 or more")
         asked = self.gamma if gamma is None else _count("gamma", gamma, 0, "0 or more, or None for the engine's own")
         drafter = self.drafter if speculate else None
         if reject_at is not None:
             _count("reject_at", reject_at, 0, "the draft to reject, from 1, or 0 to accept all")
             if drafter is None or reject_at > asked:
-                raise InvalidInput(f"reject_at={reject_at} cannot happen with {asked if drafter else 0} drafts a cycle; raise gamma")
+                raise InvalidInput(
+                    f"reject_at={reject_at} cannot happen with {asked if drafter else 0} drafts a cycle; raise gamma"
+                )
         ids = self._ids(prompt)
         context = self.target_runner.context
         if context is not None and len(ids) > context:
-            raise InvalidInput(f"the prompt has {len(ids)} tokens and the target's context holds {context}; shorten the prompt")
+            raise InvalidInput(
+                f"the prompt has {len(ids)} tokens and the target's context holds {context}; shorten the prompt"
+            )
         limits = Limits(len(ids), cap, self._eos(sampling), context, drafter.context if drafter is not None else None)
         seed = sampling.seed if sampling.seed is not None else secrets.randbits(64)
         noise: Noise = GreedyNoise() if sampling.greedy_now else CounterNoise(seed)
@@ -165,17 +191,21 @@ class Engine:
     def _ids(self, prompt: Prompt) -> list[int]:
         if isinstance(prompt, str):
             if self.tokenizer is None:
-                raise InvalidInput("the prompt is text and the engine has no tokenizer; pass tokenizer=… or a list of token ids")
+                raise InvalidInput(
+                    "the prompt is text and the engine has no tokenizer; pass tokenizer=… or a list of token ids"
+                )
             ids = list(self.tokenizer(prompt).input_ids) if prompt else []
         else:
             ids = [int(token) if _is_int(token) else -1 for token in prompt]
         if not ids:
-            raise InvalidInput("the prompt is empty; give at least one token to continue from, such as 'Once upon a time'")
+            raise InvalidInput(
+                "the prompt is empty; give at least one token to continue from, such as 'Once upon a time'"
+            )
         wrong = next((index for index, token in enumerate(ids) if not 0 <= token < self.target_runner.vocab), None)
         if wrong is not None:
             given = ids[wrong] if isinstance(prompt, str) else prompt[wrong]
             raise InvalidInput(
-                f"the prompt's item {wrong} is {given!r}; the target's token ids are 0 to {self.target_runner.vocab - 1}"
+                f"the prompt's item {wrong} is {given!r}; the target's ids are 0 to {self.target_runner.vocab - 1}"
             )
         return ids
 
@@ -222,14 +252,19 @@ def _is_batch(prompt: object) -> bool:
     if isinstance(prompt, str):
         return False
     if not isinstance(prompt, Items) and not hasattr(prompt, "__getitem__"):
-        raise InvalidInput(f"the prompt is a {type(prompt).__name__}; give a text, a list of token ids, or a list of either")
-    return len(prompt) > 0 and (isinstance(prompt[0], str) or not _is_int(prompt[0]))
+        raise InvalidInput(
+            f"the prompt is a {type(prompt).__name__}; give a text, a list of token ids, or a list of either"
+        )
+    items = cast(Items[object], prompt)
+    return len(items) > 0 and isinstance(items[0], (str, Items))
 
 
 def _per_row(name: str, value: object, rows: int) -> list[Any]:
     if isinstance(value, (list, tuple)):
         if len(value) != rows:
-            raise InvalidInput(f"{name} has {len(value)} entries for a batch of {rows} prompts; give one for each, or one for all")
+            raise InvalidInput(
+                f"{name} has {len(value)} entries for a batch of {rows} prompts; give one for each, or one for all"
+            )
         return list(value)
     return [value] * rows
 

@@ -104,9 +104,7 @@ class Finished:
     reason: FinishReason
 
 
-Event = (
-    Prefilled | CycleStarted | Drafted | TargetRan | Verified | Committed | RolledBack | CycleFinished | Finished
-)
+Event = Prefilled | CycleStarted | Drafted | TargetRan | Verified | Committed | RolledBack | CycleFinished | Finished
 
 Builder = Callable[[], Event]
 

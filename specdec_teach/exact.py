@@ -55,17 +55,19 @@ class _BranchNoise:
 
 
 def exact_law(
-    engine: Engine, prompt_ids: Items[int], n_tokens: int, sampling: Sampling = Sampling()  # noqa: B008 (frozen)
+    engine: Engine,
+    prompt_ids: Items[int],
+    n_tokens: int,
+    sampling: Sampling = Sampling(),  # noqa: B008 (frozen)
 ) -> dict[tuple[int, ...], float]:
-    """Return {first `n_tokens` new ids: probability} of what `engine` emits after `prompt_ids`; shorter where a text ends.
+    """Return {first `n_tokens` new ids: probability} of what `engine` emits after `prompt_ids`.
 
-    The engine runs with max_new_tokens = n_tokens + γ, so that γ is never shrunk, and later tokens are summed out.
-    Meant for vocabularies of a few tokens; the number of ways grows like V^γ for each prefix.
+    A text that ends sooner has a shorter key. The engine runs with max_new_tokens = n_tokens + γ, so that γ is never
+    shrunk, and later tokens are summed out. Meant for vocabularies of a few tokens: the ways grow like V^γ.
 
     >>> from specdec_teach.testing import TabularLM
-    >>> law = exact_law(Engine(TabularLM(torch.tensor([.5, .25, .25]).log())), [0], 1)
-    >>> [round(law[(token,)], 12) for token in range(3)]
-    [0.5, 0.25, 0.25]
+    >>> exact_law(Engine(TabularLM([0.0, 0.0])), [0], 1)
+    {(0,): 0.5, (1,): 0.5}
     """
     start = engine.stream(list(prompt_ids), sampling, max_new_tokens=n_tokens + engine.gamma, trace=False)
     open_streams: dict[object, tuple[Stream, float]] = {(): (start, 1.0)}
@@ -101,7 +103,7 @@ def _one_cycle(stream: Stream) -> list[tuple[float, Stream]]:
 
 
 def _measure(p: float, q: float) -> float:
-    """Return how much of (0, 1) the rule's own predicate accepts, to 2⁻⁶⁰, by bisection: it accepts an interval from 0."""
+    """Return how much of (0, 1) the rule's own predicate accepts: an interval from 0, found by bisection to 2⁻⁶⁰."""
     low, high = 0.0, 1.0
     if rejection.accepts(1.0 - 2.0**-53, p, q):
         return 1.0
@@ -114,7 +116,5 @@ def _measure(p: float, q: float) -> float:
 def _state(sequence: Sequence) -> tuple[object, ...]:
     """Return all that the future depends on: committed tokens and what both caches can still read."""
     caches = [sequence.cache, *([sequence.draft] if isinstance(sequence.draft, ContiguousCache) else [])]
-    readable = tuple(
-        (cache.pointer, *(keys.numpy().tobytes() for keys, _ in cache.contents())) for cache in caches
-    )
+    readable = tuple((cache.pointer, *(keys.numpy().tobytes() for keys, _ in cache.contents())) for cache in caches)
     return (tuple(sequence.tokens), readable)

@@ -25,7 +25,7 @@ _CANDIDATES = 32
 def force(
     drafter: Drafter, target: ModelRunner, sequence: Sequence, gamma: int, reject_at: int
 ) -> tuple[Proposal, tuple[bool, ...]]:
-    """Return a proposal of `gamma` drafts that the target rejects at `reject_at` (from 1; 0: nowhere), and which were swapped."""
+    """Return `gamma` drafts that the target rejects at `reject_at` (from 1; 0: nowhere), and which were swapped in."""
     committed, number = list(sequence.tokens), sequence.number
     tokens: list[int] = []
     q_rows: list[Tensor | None] = []
@@ -50,7 +50,13 @@ def force(
 
 
 def _choose(
-    target: ModelRunner, sequence: Sequence, prefix: list[int], wish: int | None, q_V: Tensor | None, at: int, reject_at: int
+    target: ModelRunner,
+    sequence: Sequence,
+    prefix: list[int],
+    wish: int | None,
+    q_V: Tensor | None,
+    at: int,
+    reject_at: int,
 ) -> int:
     """Return the draft for position `at`: `wish` if that serves the pattern, else a token that does."""
     if wish is not None and at > reject_at > 0:

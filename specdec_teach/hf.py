@@ -38,10 +38,10 @@ __all__ = [
     "ModelRunner",
     "PreTrainedConfig",
     "PreTrainedModel",
+    "llama_from_config",
     "load_any",
     "load_llama",
     "load_tokenizer",
-    "llama_from_config",
 ]
 
 _ATTENTION_LAYERS = {"full_attention", "sliding_attention", "chunked_attention", "attention"}
@@ -52,7 +52,7 @@ class _SlotLayer(CacheLayerMixin):
     """One layer of a transformers cache that reads and writes our store."""
 
     def __init__(self, store: ContiguousCache, layer: int) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.store, self.layer = store, layer
         self.is_initialized = True
 
@@ -93,7 +93,9 @@ class ModelRunner:
         config = model.config.get_text_config(decoder=True)
         kinds = set(getattr(config, "layer_types", None) or ()) - _ATTENTION_LAYERS
         if model.config.is_encoder_decoder:
-            raise InvalidInput(f"the {role} {type(model).__name__} is an encoder-decoder model; give a decoder-only one")
+            raise InvalidInput(
+                f"the {role} {type(model).__name__} is an encoder-decoder model; give a decoder-only one"
+            )
         if model._is_stateful or kinds:
             why = "a recurrent state" if model._is_stateful else f"layers of kind {', '.join(sorted(kinds))}"
             raise InvalidInput(
@@ -141,11 +143,15 @@ class ModelRunner:
 
 def llama_from_config(config: dict[str, object]) -> LlamaForCausalLM:
     """Return a randomly initialised Llama in eval mode for the fields of a config.json."""
-    return LlamaForCausalLM(LlamaConfig(**config)).eval()  # type: ignore[arg-type]
+    model = LlamaForCausalLM(LlamaConfig(**config))  # type: ignore[arg-type]
+    model.train(False)
+    return model
 
 
-def load_llama(folder: Path, *, device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32) -> LlamaForCausalLM:
-    """Load a Llama from `folder` (config.json, model.safetensors); much faster than from_pretrained for small models."""
+def load_llama(
+    folder: Path, *, device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32
+) -> LlamaForCausalLM:
+    """Load a Llama from `folder` (config.json, model.safetensors); quicker than from_pretrained for small models."""
     config = LlamaConfig(**json.loads((folder / "config.json").read_text(encoding="utf-8")))
     config.name_or_path = folder.name
     state = load_file(folder / "model.safetensors")
@@ -156,13 +162,24 @@ def load_llama(folder: Path, *, device: str | torch.device = "cpu", dtype: torch
     model.tie_weights()
     if unexpected or any(name != "lm_head.weight" for name in missing):
         raise InvalidInput(f"{folder} does not hold the weights its config describes: {[*missing, *unexpected][:3]}")
-    return model.to(device).eval()
+    ready: LlamaForCausalLM = _ready(model, device)
+    return ready
+
+
+def _ready(model: Any, device: str | torch.device | None) -> Any:
+    """Put a model on a device and into eval mode."""
+    model.train(False)
+    return model if device is None else model.to(device)
 
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
     """Load the tokenizer that lies in `folder` (tokenizer.json, tokenizer_config.json)."""
     settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
-    keep = {key: settings[key] for key in ("eos_token", "model_max_length", "clean_up_tokenization_spaces") if key in settings}
+    keep = {
+        key: settings[key]
+        for key in ("eos_token", "model_max_length", "clean_up_tokenization_spaces")
+        if key in settings
+    }
     return PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"), **keep)
 
 
@@ -173,5 +190,7 @@ def load_any(name: str, *, device: str | torch.device | None, dtype: torch.dtype
         tokenizer = AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError) as error:
         first = str(error).strip().splitlines()[0]
-        raise InvalidInput(f"cannot load {name!r}: {first} Give a folder that save_pretrained wrote, or a hub id") from None
-    return (model if device is None else model.to(device)).eval(), tokenizer
+        raise InvalidInput(
+            f"cannot load {name!r}: {first} Give a folder that save_pretrained wrote, or a hub id"
+        ) from None
+    return _ready(model, device), tokenizer

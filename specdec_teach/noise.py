@@ -39,7 +39,7 @@ class Noise(Protocol):
 
 
 def pick(weights_V: Tensor, u: float) -> int:
-    """Return the token at quantile `u` in (0, 1) of `weights_V`: inverse transform in float64; weight 0 is never picked.
+    """Return the token at quantile `u` in (0, 1) of `weights_V`: inverse transform in float64, weight 0 never.
 
     >>> [pick(torch.tensor([0.0, 0.25, 0.0, 0.75]), u) for u in (1e-9, 0.24, 0.26, 1 - 2**-52)]
     [1, 1, 3, 3]
@@ -84,7 +84,7 @@ class GreedyNoise:
 
 @final
 class ForcedNoise:
-    """A normal source whose acceptance numbers are replaced: the smallest u before draft `reject_at`, the largest at it.
+    """A source whose acceptance numbers are replaced: the smallest u before draft `reject_at`, the largest at it.
 
     `reject_at` counts the drafts of a cycle from 1; 0 accepts every draft. The engine tells it where a cycle starts.
     """

@@ -46,7 +46,9 @@ def load_pair(
     kind = _dtype(dtype)
     if target is None:
         if draft is not None:
-            raise InvalidInput(f"draft={draft!r} was given without a target; name both, or neither for the embedded pair")
+            raise InvalidInput(
+                f"draft={draft!r} was given without a target; name both, or neither for the embedded pair"
+            )
         return _embedded(device or "cpu", kind)
     from specdec_teach.hf import load_any
 
@@ -89,6 +91,6 @@ def _same_vocabulary(target: Any, draft: Any) -> None:
     for token in sorted(ours.keys() | theirs.keys()):
         if ours.get(token) != theirs.get(token):
             raise InvalidInput(
-                f"the tokenizers differ at id {token}: {ours.get(token)!r} in the target's, {theirs.get(token)!r} in the "
-                "draft's; a draft must speak the target's tokens, so choose one of the same family"
+                f"the tokenizers differ at id {token}: {ours.get(token)!r} in the target's, {theirs.get(token)!r} in "
+                "the draft's; a draft must speak the target's tokens, so choose one of the same family"
             )

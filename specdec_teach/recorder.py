@@ -23,7 +23,7 @@ _BARS = 8
 
 
 def top_rows(p_RV: Tensor, count: int = TOP) -> list[Top]:
-    """Return the `count` likeliest tokens of each row `[R, V]` and the mass of the rest; impossible ones are left out."""
+    """Return the `count` likeliest tokens of each row `[R, V]` and the mass of the rest; none with p = 0."""
     values_RK, ids_RK = p_RV.topk(min(count, p_RV.shape[-1]), dim=-1)
     tops = []
     for values, ids in zip(values_RK.tolist(), ids_RK.tolist(), strict=True):
@@ -35,9 +35,9 @@ def top_rows(p_RV: Tensor, count: int = TOP) -> list[Top]:
 def decide(
     proposal: Proposal, p_RV: Tensor, p_tops: Items[Top], verdict: Verdict, kept: int, cut: bool, forced: Items[bool]
 ) -> tuple[Decision, ...]:
-    """Return a Decision per proposed token. `kept`: drafts that stand; `cut`: the text ended at or before the last token.
+    """Return a Decision per proposed token. `kept`: drafts that stand; `cut`: the text ended before the last token.
 
-    `p_tops`: the likeliest tokens of `p_RV`'s rows, which the caller needs as well. `forced`: which drafts were swapped in.
+    `p_tops`: the likeliest tokens of `p_RV`'s rows. `forced`: which drafts were swapped in.
     """
     count = len(proposal.tokens)
     if count == 0:
@@ -90,7 +90,7 @@ def _bars(
     wanted: list[list[int]] = []
     for row, token in enumerate(proposal.tokens):
         ids = [t for t, _ in p_tops[row].tokens[:_BARS]] + [t for t, _ in q_tops[row].tokens[:_BARS]] + [token]
-        wanted.append(list(dict.fromkeys(ids + [verdict.token] if row == verdict.accepted else ids)))
+        wanted.append(list(dict.fromkeys([*ids, verdict.token] if row == verdict.accepted else ids)))
     width = max(map(len, wanted))
     ids_KW = torch.tensor([ids + ids[:1] * (width - len(ids)) for ids in wanted], device=p_KV.device)
     p, rest = p_KV.gather(-1, ids_KW).tolist(), rest_KV.gather(-1, ids_KW).tolist()

@@ -32,7 +32,9 @@ def to_plain(value: object) -> object:
     if isinstance(value, (list, tuple)):
         return [to_plain(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
-        raise InvalidInput(f"a trace holds {value!r}, which JSON cannot carry; every probability must be a finite number")
+        raise InvalidInput(
+            f"a trace holds {value!r}, which JSON cannot carry; every probability must be a finite number"
+        )
     return value
 
 
@@ -56,7 +58,9 @@ def write_json(plain: object, path: str | os.PathLike[str]) -> Path:
         part.write_text(json.dumps(plain, ensure_ascii=False, separators=(",", ":"), allow_nan=False), encoding="utf-8")
         part.replace(target)
     except OSError as error:
-        raise InvalidInput(f"cannot write {target}: {error.strerror}; choose a folder that exists and is yours") from None
+        raise InvalidInput(
+            f"cannot write {target}: {error.strerror}; choose a folder that exists and is yours"
+        ) from None
     return target
 
 
@@ -131,5 +135,7 @@ def _expect(fits: bool, value: object, where: str, wanted: str) -> object:
     if not fits:
         shown = repr(value)
         shown = shown if len(shown) <= 60 else shown[:57] + "..."
-        raise InvalidInput(f"{where} is {shown}; expected {wanted}. The file is damaged or was edited; save the trace again")
+        raise InvalidInput(
+            f"{where} is {shown}; expected {wanted}. The file is damaged or was edited; save the trace again"
+        )
     return value

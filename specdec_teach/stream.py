@@ -70,7 +70,7 @@ class _Progress:
 
 @final
 class Stream(Iterator[Cycle]):
-    """Yields the record of one cycle per step. Made by `Engine.stream`; safe to abandon or to interrupt at any event."""
+    """Yields the record of a cycle per step. Made by `Engine.stream`; can be abandoned or interrupted at any event."""
 
     def __init__(
         self, engine: Engine, sequence: Sequence, limits: Limits, meta: Meta, gamma: int, keep: int | None, record: bool
@@ -198,7 +198,9 @@ class Stream(Iterator[Cycle]):
             cut = len(outcome.emitted) <= outcome.verdict.accepted
             stop_cut = len(outcome.proposal.tokens) - kept if cut else 0
             seconds = Seconds(*outcome.spent, other=perf_counter() - outcome.began - sum(outcome.spent))
-            stats = self._progress.stats.plus(len(outcome.proposal.tokens), kept, len(outcome.emitted), stop_cut, seconds)
+            stats = self._progress.stats.plus(
+                len(outcome.proposal.tokens), kept, len(outcome.emitted), stop_cut, seconds
+            )
             cycle = None
             if self._record or self._engine.observers:
                 cycle = self._write(outcome, piece, kept, stop_cut, seconds)
@@ -291,9 +293,7 @@ class Stream(Iterator[Cycle]):
         with torch.inference_mode():
             self._prepare()
             sequence = self.sequence.fork(noise)
-        twin = Stream(
-            self._engine, sequence, self._limits, self.meta, self._gamma, self._cycles.maxlen, False
-        )
+        twin = Stream(self._engine, sequence, self._limits, self.meta, self._gamma, self._cycles.maxlen, False)
         twin._prefill = self._prefill
         twin._progress = replace(self._progress, text=self._progress.text.fork(), last=None)
         return twin

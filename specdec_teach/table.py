@@ -40,7 +40,9 @@ def _cycle(trace: Trace, cycle: Cycle) -> list[str]:
     head = f"cycle {cycle.index}: committed {cycle.committed_before}→{cycle.committed_after}, computed {pointers}"
     lines = [head, *(_decision(trace, decision) for decision in cycle.decisions)]
     if cycle.last is not None:
-        chance = next((p for token, p in cycle.last_top.tokens if token == cycle.last), None) if cycle.last_top else None
+        chance = (
+            next((p for token, p in cycle.last_top.tokens if token == cycle.last), None) if cycle.last_top else None
+        )
         where = {"correction": "from the residual", "bonus": "from p"}[cycle.last_kind]
         if cycle.degenerate_residual:
             where = "from p, since the residual was empty"

@@ -36,11 +36,11 @@ class _TabularConfig(PreTrainedConfig):
         self.num_hidden_layers = 1
         self.num_attention_heads = 1
         self.max_position_embeddings = context
-        super().__init__(eos_token_id=None, bos_token_id=None, pad_token_id=None, **rest)
+        super().__init__(**rest)
 
 
 @final
-class TabularLM(PreTrainedModel, GenerationMixin):  # type: ignore[misc]
+class TabularLM(PreTrainedModel, GenerationMixin):
     """A causal LM of transformers, cache and all, whose next-token logits are a table or a function.
 
     `logits`: `[V]`, the same everywhere; `[V, V]`, row t for the tokens that follow t; or a function from the whole
@@ -57,7 +57,11 @@ class TabularLM(PreTrainedModel, GenerationMixin):  # type: ignore[misc]
     main_input_name = "input_ids"
 
     def __init__(
-        self, logits: Tensor | Items[float] | Items[Items[float]] | Rule, *, vocab: int | None = None, context: int = 4096
+        self,
+        logits: Tensor | Items[float] | Items[Items[float]] | Rule,
+        *,
+        vocab: int | None = None,
+        context: int = 4096,
     ) -> None:
         if callable(logits):
             if vocab is None:
@@ -67,12 +71,14 @@ class TabularLM(PreTrainedModel, GenerationMixin):  # type: ignore[misc]
             table = torch.as_tensor(logits, dtype=torch.float64)
             width = table.shape[-1]
             if table.dim() not in (1, 2) or (table.dim() == 2 and table.shape[0] != width):
-                raise InvalidInput(f"logits has shape {tuple(table.shape)}; give [V], [V, V] or a function of the prefix")
+                raise InvalidInput(
+                    f"logits has shape {tuple(table.shape)}; give [V], [V, V] or a function of the prefix"
+                )
             rule = _constant(table) if table.dim() == 1 else _by_last(table)
         super().__init__(_TabularConfig(vocab_size=width, context=context))
         self._rule = rule
         self.register_buffer("anchor", torch.zeros(1, dtype=torch.float64), persistent=False)
-        self.eval()
+        self.train(False)
 
     @property
     def dtype(self) -> torch.dtype:

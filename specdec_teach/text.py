@@ -70,7 +70,10 @@ def pieces(tokenizer: Tokenizer | None, ids: Iterable[int]) -> dict[int, str]:
         return {token: str(token) for token in ordered}
     entries = tokenizer.convert_ids_to_tokens(ordered)
     write = _byte_level if _is_byte_level(tokenizer) else _marked
-    return {token: write(entry) if entry is not None else f"<{token}>" for token, entry in zip(ordered, entries, strict=True)}
+    return {
+        token: write(entry) if entry is not None else f"<{token}>"
+        for token, entry in zip(ordered, entries, strict=True)
+    }
 
 
 def _is_byte_level(tokenizer: Tokenizer) -> bool:

@@ -39,7 +39,7 @@ class KV:
 
 @dataclass(frozen=True, slots=True)
 class Top:
-    """The likeliest tokens of one distribution as (token id, probability), likeliest first, and the mass of the rest."""
+    """The likeliest tokens of one distribution as (id, probability), likeliest first, and the mass of the rest."""
 
     tokens: tuple[tuple[int, float], ...]
     rest: float

@@ -49,10 +49,8 @@ def verify(proposal: Proposal, p_RV: Tensor, noise: Noise, first: int) -> Verdic
     count = len(proposal.tokens)
     drafts_K = torch.tensor(proposal.tokens, dtype=torch.int64, device=p_RV.device)
     p = tuple(p_RV[:count].gather(-1, drafts_K[:, None])[:, 0].tolist())
-    if proposal.q_KV is None:
-        q = (1.0,) * count
-    else:
-        q = tuple(proposal.q_KV.gather(-1, drafts_K[:, None])[:, 0].tolist())
+    q_KV = proposal.q_KV
+    q = (1.0,) * count if q_KV is None else tuple(q_KV.gather(-1, drafts_K[:, None])[:, 0].tolist())
     accepted, uniforms = 0, []
     for row in range(count):
         if math.isnan(p[row]) or math.isnan(q[row]):
@@ -64,7 +62,7 @@ def verify(proposal: Proposal, p_RV: Tensor, noise: Noise, first: int) -> Verdic
         accepted += 1
     weights_V, degenerate = p_RV[accepted], False
     if accepted < count:
-        q_V = None if proposal.q_KV is None else proposal.q_KV[accepted]
+        q_V = None if q_KV is None else q_KV[accepted]
         rest_V, mass = residual(weights_V, q_V, drafts_K[accepted])
         degenerate = not bool(mass > 0)
         weights_V = weights_V if degenerate else rest_V

@@ -38,8 +38,10 @@ def tabular(p: Any, q: Any, gamma: int, mode: str = "sample") -> Engine:
     return sd.Engine(target, drafter=sd.ModelDrafter(draft, mode), gamma=gamma)  # type: ignore[arg-type]
 
 
-def product_law(step: Callable[[tuple[int, ...]], Sequence[float]], prompt: tuple[int, ...], count: int) -> dict[Any, float]:
-    """The law of the first `count` tokens when each is drawn from `step(prefix)`: plain ancestral sampling, on paper."""
+def product_law(
+    step: Callable[[tuple[int, ...]], Sequence[float]], prompt: tuple[int, ...], count: int
+) -> dict[Any, float]:
+    """The law of the first `count` tokens when each is drawn from `step(prefix)`: ancestral sampling, on paper."""
     law = {(): 1.0}
     for _ in range(count):
         law = {
@@ -57,17 +59,19 @@ def same_law(found: dict[Any, float], right: dict[Any, float], tolerance: float 
     assert worst < tolerance, f"the laws differ by {worst:.3g}"
 
 
-def law_of_constant(p: Sequence[float], q: Sequence[float], sampling: sd.Sampling, right: Sequence[float], mode: str = "sample") -> None:
+def law_of_constant(
+    p: Sequence[float], q: Sequence[float], sampling: sd.Sampling, right: Sequence[float], mode: str = "sample"
+) -> None:
     """Three tokens from a target that always says p follow `right` each, independently (γ = 2)."""
     engine = tabular(logs(p), logs(q), 2, mode)
     same_law(sd.exact_law(engine, [0], 3, sampling), product_law(lambda prefix: right, (0,), 3))
 
 
-def chi_square(engine: Engine, right: dict[Any, float], tokens: int, runs: int, sampling_for: Callable[[int], sd.Sampling]) -> float:
+def chi_square(
+    engine: Engine, right: dict[Any, float], tokens: int, runs: int, sampling_for: Callable[[int], sd.Sampling]
+) -> float:
     """The p-value of `runs` seeded runs of the engine against a law of the first `tokens` tokens."""
-    keys = [
-        _run(engine, sampling_for(seed), tokens + engine.gamma)[:tokens] for seed in range(runs)
-    ]
+    keys = [_run(engine, sampling_for(seed), tokens + engine.gamma)[:tokens] for seed in range(runs)]
     return _p_value(keys, right)
 
 
@@ -93,7 +97,7 @@ def _p_value(keys: Sequence[Any], right: dict[Any, float]) -> float:
 
 
 def pointers_and_caches(stream: Stream, target: Any, draft: Any, tolerance: float = 1e-5) -> int:
-    """After every cycle both pointers stand where they must and both caches answer like a fresh prefill; returns cycles."""
+    """After every cycle both pointers stand where they must, and both caches answer like a fresh prefill."""
     sequence = stream.sequence
     previous_all_accepted = False
     cycles = 0

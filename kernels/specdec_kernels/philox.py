@@ -1,6 +1,6 @@
-"""Random numbers by counter: Philox 4×32 with ten rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
-SC 2011), in plain integers.
+"""Random numbers by counter: Philox 4×32 with ten rounds, in plain integers.
 
+Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 Invariant: the number at (seed, stream, number) is the same on every machine and depends on nothing else; there is no
 state to save, to share or to forget. It does not know what a number is used for.
 """
@@ -43,6 +43,8 @@ def uniform(seed: int, stream: int, number: int) -> float:
     >>> uniform(7, 0, 0) == uniform(7, 0, 0) != uniform(7, 1, 0)
     True
     """
-    words = philox4x32((number & _MASK, (number >> 32) & _MASK, stream & _MASK, 0), (seed & _MASK, (seed >> 32) & _MASK))
+    words = philox4x32(
+        (number & _MASK, (number >> 32) & _MASK, stream & _MASK, 0), (seed & _MASK, (seed >> 32) & _MASK)
+    )
     bits = ((words[0] << 32) | words[1]) >> 13
     return (2 * bits + 1) * 2.0**-52

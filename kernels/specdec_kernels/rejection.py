@@ -1,7 +1,8 @@
 """The standard rejection rule as pure torch functions: accept, overlap and residual of one row or many.
 
-Source: Leviathan et al. 2023 (algorithm 1) and Chen et al. 2023 (theorem 1): a draft y ~ q is accepted iff u·q(y) < p(y)
-with u uniform on (0, 1); after a rejection the token comes from [p − q]₊ / Σ[p − q]₊. p is always the target, q the draft.
+Source: Leviathan et al. 2023 (algorithm 1) and Chen et al. 2023 (theorem 1): a draft y ~ q is accepted iff
+u·q(y) < p(y) with u uniform on (0, 1); after a rejection the token comes from [p − q]₊ / Σ[p − q]₊. p is always the
+target, q the draft.
 Invariant: nothing divides by q, a token with p = 0 is never accepted and never drawn. It does not know where p, q and u
 come from. A one-hot q is given as None together with the drafted token.
 """
@@ -15,7 +16,7 @@ __all__ = ["accept_probability", "accepts", "overlap", "residual"]
 
 
 def accepts(u: float, p: float, q: float) -> bool:
-    """Return whether a draft is accepted: u·q < p, strictly. `u` in (0, 1); `p`, `q`: probabilities of the drafted token.
+    """Return whether a draft is accepted: u·q < p, strictly. `u` in (0, 1); `p`, `q`: probabilities of the draft.
 
     >>> accepts(0.61, p=0.12, q=0.55), accepts(0.999, p=0.3, q=0.2), accepts(0.001, p=0.0, q=0.0)
     (False, True, False)
@@ -51,7 +52,7 @@ def overlap(p_V: Tensor, q_V: Tensor | None, token: Tensor) -> Tensor:
 def residual(p_V: Tensor, q_V: Tensor | None, token: Tensor) -> tuple[Tensor, Tensor]:
     """Return [p − q]₊, not normalised, and its mass β = 1 − α; the law of the correction is their ratio.
 
-    Shapes as in `overlap`: `[..., V]` and `[...]`. A mass of 0 says that the residual is numerically empty: draw from p.
+    Shapes as in `overlap`: `[..., V]` and `[...]`. A mass of 0 means a numerically empty residual: draw from p.
 
     >>> rest, mass = residual(torch.tensor([.4, .3, .2, .1]), torch.tensor([.1, .15, .25, .5]), torch.tensor(3))
     >>> [round(x, 4) for x in (rest / mass).tolist()], round(mass.item(), 4)

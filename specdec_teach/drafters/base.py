@@ -53,12 +53,14 @@ class Drafter(Protocol):
         """Refuse a target with `vocab` token ids if this drafter cannot serve it."""
 
     def reset(self, sequence: Sequence, capacity: int) -> int | None:
-        """Start afresh for `sequence`: compute all its tokens but the last (prefill). Return how many, None if no cache.
+        """Start afresh for `sequence`: compute all its tokens but the last (prefill). Return how many, or None.
 
         `capacity`: the longest the sequence can become.
         """
 
-    def propose(self, sequences: Items[Sequence], counts: Items[int], hidden: Items[Tensor] | None = None) -> list[Proposal]:
+    def propose(
+        self, sequences: Items[Sequence], counts: Items[int], hidden: Items[Tensor] | None = None
+    ) -> list[Proposal]:
         """Return a proposal of at most `counts[i]` tokens (≥ 0) for each sequence.
 
         Draft i of a sequence uses draw number `sequence.number + i`. `hidden`: the target's last hidden states, where

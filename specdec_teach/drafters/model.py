@@ -56,7 +56,9 @@ class ModelDrafter:
             self._runner.forward(cache, ready, keep=0)
         return cache.pointer
 
-    def propose(self, sequences: Items[Sequence], counts: Items[int], hidden: Items[Tensor] | None = None) -> list[Proposal]:
+    def propose(
+        self, sequences: Items[Sequence], counts: Items[int], hidden: Items[Tensor] | None = None
+    ) -> list[Proposal]:
         """See `Drafter.propose`."""
         return [self._propose(sequence, count) for sequence, count in zip(sequences, counts, strict=True)]
 

@@ -56,7 +56,9 @@ class ScriptedDrafter:
     def reset(self, sequence: Sequence, capacity: int) -> None:
         """There is nothing to prepare."""
 
-    def propose(self, sequences: Items[Sequence], counts: Items[int], hidden: Items[Tensor] | None = None) -> list[Proposal]:
+    def propose(
+        self, sequences: Items[Sequence], counts: Items[int], hidden: Items[Tensor] | None = None
+    ) -> list[Proposal]:
         """See `Drafter.propose`."""
         return [self._propose(sequence, count) for sequence, count in zip(sequences, counts, strict=True)]
 
@@ -86,4 +88,3 @@ class ScriptedDrafter:
 
     def pointer(self, sequence: Sequence) -> None:
         """There is no cache."""
-

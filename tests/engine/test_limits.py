@@ -51,7 +51,11 @@ def test_eos_equals_transformers() -> None:
     for eos in ((), (26,), (11, 42), (62,)):
         ours = engine.generate([1, 2, 3], sd.Sampling(temperature=0, eos_token_id=eos), max_new_tokens=30)
         theirs = model.generate(
-            torch.tensor([[1, 2, 3]]), do_sample=False, max_new_tokens=30, eos_token_id=list(eos) or None, pad_token_id=0
+            torch.tensor([[1, 2, 3]]),
+            do_sample=False,
+            max_new_tokens=30,
+            eos_token_id=list(eos) or None,
+            pad_token_id=0,
         )
         assert list(ours.tokens) == theirs[0, 3:].tolist()
 

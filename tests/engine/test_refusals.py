@@ -47,7 +47,7 @@ CASES: list[tuple[str, Callable[[], object], str]] = [
     ("empty ids", lambda: engine().generate([]), "the prompt is empty"),
     ("text without tokenizer", lambda: engine().generate("Once"), "no tokenizer"),
     ("prompt of no kind", lambda: engine().generate(7), "the prompt is a int"),  # type: ignore[call-overload]
-    ("id out of range", lambda: engine().generate([1, 64]), "item 1 is 64; the target's token ids are 0 to 63"),
+    ("id out of range", lambda: engine().generate([1, 64]), "item 1 is 64; the target's ids are 0 to 63"),
     ("id not a number", lambda: engine().generate([1, 2.5]), "item 1 is 2.5"),  # type: ignore[list-item]
     ("prompt too long", lambda: engine().generate(list(range(33))), "33 tokens and the target's context holds 32"),
     ("cap below zero", lambda: engine().generate([1], max_new_tokens=-1), "max_new_tokens=-1"),
@@ -55,8 +55,16 @@ CASES: list[tuple[str, Callable[[], object], str]] = [
     ("no sampling", lambda: engine().generate([1], 0.8), "sampling is a float"),  # type: ignore[call-overload]
     ("trace of nothing", lambda: engine().generate([1], trace=0), "trace=0"),
     ("reject behind gamma", lambda: engine().generate([1], reject_at=5), "cannot happen with 4 drafts"),
-    ("reject without drafts", lambda: engine().generate([1], reject_at=1, speculate=False), "cannot happen with 0 drafts"),
-    ("batch that does not fit", lambda: engine().generate([[1], [2]], max_new_tokens=[3]), "1 entries for a batch of 2"),
+    (
+        "reject without drafts",
+        lambda: engine().generate([1], reject_at=1, speculate=False),
+        "cannot happen with 0 drafts",
+    ),
+    (
+        "batch that does not fit",
+        lambda: engine().generate([[1], [2]], max_new_tokens=[3]),
+        "1 entries for a batch of 2",
+    ),
     ("bad row of a batch", lambda: engine().generate([[1], []]), "the prompt is empty"),
     ("script out of range", lambda: engine(drafter=sd.ScriptedDrafter([1, 64])), "the script holds token 64"),
     ("q of another width", lambda: engine(drafter=sd.ScriptedDrafter([1], [0.5, 0.5])), "q has 2 probabilities"),
@@ -103,8 +111,7 @@ def test_logits_that_are_not_numbers(who: str, sampling: sd.Sampling) -> None:
     target, draft = (bad, good) if who == "target" else (good, bad)
     stream = sd.Engine(target, drafter=sd.ModelDrafter(draft), gamma=1).stream([0, 1, 2], sampling, max_new_tokens=9)
     with pytest.raises(sd.EngineFailure, match=f"the {who}.*not numbers"):
-        for _ in range(5):
-            next(stream)
+        list(stream)
     kept = stream.sequence.tokens
     with pytest.raises(sd.EngineFailure):
         next(stream)

@@ -37,7 +37,10 @@ def test_bad_settings_are_refused_with_what_is_allowed(wrong: dict[str, Any], sa
     assert isinstance(caught.value, (sd.SpecDecError, ValueError))
 
 
-@pytest.mark.parametrize(("temperature", "greedy"), [(0, True), (1e-45, True), (1e-38, True), (1e-6, True), (1e-5, True), (1.1e-5, False), (1, False)])
+@pytest.mark.parametrize(
+    ("temperature", "greedy"),
+    [(0, True), (1e-45, True), (1e-38, True), (1e-6, True), (1e-5, True), (1.1e-5, False), (1, False)],
+)
 def test_one_threshold_for_greedy(temperature: float, greedy: bool) -> None:
     """Temperatures up to 1e-5 are greedy everywhere."""
     assert sd.Sampling(temperature=temperature).greedy_now is greedy

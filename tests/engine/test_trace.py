@@ -61,7 +61,10 @@ def test_loading_needs_no_torch(tmp_path: Path) -> None:
     [
         (lambda d: d["meta"].update(schema_version=99), "schema version 1 .found 99"),
         (lambda d: d.pop("prompt"), "trace.prompt"),
-        (lambda d: d["cycles"][1].update(accepted="two"), r"trace.cycles\[1\].accepted is 'two'; expected a whole number"),
+        (
+            lambda d: d["cycles"][1].update(accepted="two"),
+            r"trace.cycles\[1\].accepted is 'two'; expected a whole number",
+        ),
         (lambda d: d["cycles"][0]["decisions"][0].update(status="maybe"), "expected one of"),
         (lambda d: d["cycles"][0].update(extra=1), "no field of that name in Cycle"),
         (lambda d: d["pieces"].update(x="y"), "a token id was expected"),
@@ -142,12 +145,17 @@ def test_keeping_only_the_last_cycles_and_none_at_all() -> None:
     assert none.stats.seconds.target > 0
 
 
-
-
 def test_meta_says_how_the_run_was_made() -> None:
     """Models, settings, seed; forced and scripted-with-q runs are not lossless."""
     meta = trace_of(run()).meta
-    assert (meta.gamma, meta.seed, meta.verify, meta.cache, meta.lossless, meta.forced) == (4, 6, "rejection", "contiguous", True, None)
+    assert (meta.gamma, meta.seed, meta.verify, meta.cache, meta.lossless, meta.forced) == (
+        4,
+        6,
+        "rejection",
+        "contiguous",
+        True,
+        None,
+    )
     assert meta.sampling["temperature"] == 0.9
     assert meta.dtype == "float32"
     fresh = sd.Engine(TARGET).generate([1], sd.Sampling(), max_new_tokens=2)

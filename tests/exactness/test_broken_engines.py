@@ -129,7 +129,6 @@ def not_strict(patch: Patch) -> None:
 
 def argmax_with_soft_q(patch: Patch) -> None:
     """Draft the likeliest token and still divide by its softmax."""
-
     honest = model_drafter.ModelDrafter._propose
 
     def propose(self: Any, sequence: Any, count: int) -> Proposal:
@@ -229,8 +228,13 @@ def count_the_ticks(patch: Patch) -> None:
         verdict = verify.verify(proposal, p_RV, source, first)
         if verdict.accepted >= len(proposal.tokens):
             return verdict
-        later = sum(rejection.accepts(0.5, p, q) for p, q in zip(verdict.p[verdict.accepted + 1 :], verdict.q[verdict.accepted + 1 :], strict=True))
-        return verify.Verdict(verdict.accepted + later, verdict.token, verdict.kind, verdict.uniforms, verdict.p, verdict.q, False)
+        later = sum(
+            rejection.accepts(0.5, p, q)
+            for p, q in zip(verdict.p[verdict.accepted + 1 :], verdict.q[verdict.accepted + 1 :], strict=True)
+        )
+        return verify.Verdict(
+            verdict.accepted + later, verdict.token, verdict.kind, verdict.uniforms, verdict.p, verdict.q, False
+        )
 
     patch.setattr(stream, "verify", verify_all)
 
@@ -246,7 +250,13 @@ def first_unverified(patch: Patch) -> None:
         p0 = float(p_RV[0, proposal.tokens[0]])
         q0 = 1.0 if proposal.q_KV is None else float(proposal.q_KV[0, proposal.tokens[0]])
         return verify.Verdict(
-            tail.accepted + 1, tail.token, tail.kind, (None, *tail.uniforms), (p0, *tail.p), (q0, *tail.q), tail.degenerate
+            tail.accepted + 1,
+            tail.token,
+            tail.kind,
+            (None, *tail.uniforms),
+            (p0, *tail.p),
+            (q0, *tail.q),
+            tail.degenerate,
         )
 
     patch.setattr(stream, "verify", verify_shifted)
@@ -312,7 +322,9 @@ def test_a_pointer_that_runs_ahead_is_refused_not_used(monkeypatch: Patch) -> No
 
 def test_a_token_excluded_by_both_is_refused(monkeypatch: Patch) -> None:
     """p = q = 0: only the strict comparison refuses it, whatever a script proposes."""
-    engine = sd.Engine(sd.testing.TabularLM([0.0, 0.0, -torch.inf]), drafter=sd.ScriptedDrafter([2] * 9, [0.5, 0.5, 0.0]), gamma=2)
+    engine = sd.Engine(
+        sd.testing.TabularLM([0.0, 0.0, -torch.inf]), drafter=sd.ScriptedDrafter([2] * 9, [0.5, 0.5, 0.0]), gamma=2
+    )
     assert 2 not in engine.generate([0], sd.Sampling(seed=1), max_new_tokens=6).tokens
     not_strict(monkeypatch)
     assert 2 in engine.generate([0], sd.Sampling(seed=1), max_new_tokens=6).tokens

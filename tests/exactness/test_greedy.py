@@ -9,8 +9,18 @@ import specdec_teach as sd
 
 from ..checks import flags_and_counts, greedy_equals_plain
 
-OPENINGS = ("Once upon a time", "Mira had a red lantern and", "In the old mill lived a", "The rain stopped.", '"Come here," said')
-PROMPTS = [f"{opening}{ending}" for opening in OPENINGS for ending in ("", " there", " a fox", " who", " the", " one day", " in a", " three", ",", " and")]
+OPENINGS = (
+    "Once upon a time",
+    "Mira had a red lantern and",
+    "In the old mill lived a",
+    "The rain stopped.",
+    '"Come here," said',
+)
+PROMPTS = [
+    f"{opening}{ending}"
+    for opening in OPENINGS
+    for ending in ("", " there", " a fox", " who", " the", " one day", " in a", " three", ",", " and")
+]
 TOKENS = 20
 
 
@@ -49,13 +59,36 @@ def test_the_target_as_its_own_draft(pair: sd.Pair) -> None:
 
 def test_tiny_models_of_other_families() -> None:
     """GPT-2, Qwen3 and a sliding-window Mistral behind the same bridge."""
-    from transformers import GPT2Config, GPT2LMHeadModel, MistralConfig, MistralForCausalLM, Qwen3Config, Qwen3ForCausalLM
+    from transformers import (
+        GPT2Config,
+        GPT2LMHeadModel,
+        MistralConfig,
+        MistralForCausalLM,
+        Qwen3Config,
+        Qwen3ForCausalLM,
+    )
 
     torch.manual_seed(0)
-    common = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    common = {
+        "vocab_size": 64,
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+    }
     common |= {"num_key_value_heads": 2, "bos_token_id": None, "eos_token_id": None, "initializer_range": 0.3}
     for model in (
-        GPT2LMHeadModel(GPT2Config(vocab_size=64, n_embd=32, n_layer=2, n_head=4, bos_token_id=None, eos_token_id=None, initializer_range=0.3)),
+        GPT2LMHeadModel(
+            GPT2Config(
+                vocab_size=64,
+                n_embd=32,
+                n_layer=2,
+                n_head=4,
+                bos_token_id=None,
+                eos_token_id=None,
+                initializer_range=0.3,
+            )
+        ),
         Qwen3ForCausalLM(Qwen3Config(**common, head_dim=8)),
         MistralForCausalLM(MistralConfig(**common, sliding_window=6)),
     ):
@@ -65,5 +98,7 @@ def test_tiny_models_of_other_families() -> None:
         greedy_equals_plain(engine, [[1, 2, 3], [9]])
         ours = engine.generate([1, 2, 3], sd.Sampling.greedy(), max_new_tokens=24).tokens
         ids = torch.tensor([[1, 2, 3]])
-        theirs = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=24, pad_token_id=0)
+        theirs = model.generate(
+            ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=24, pad_token_id=0
+        )
         assert list(ours) == theirs[0, 3:].tolist()

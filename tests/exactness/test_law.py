@@ -79,7 +79,9 @@ def test_a_target_that_sees_the_whole_prefix() -> None:
 
     def rule(salt: int) -> Any:
         def logits(prefix: tuple[int, ...]) -> torch.Tensor:
-            return torch.tensor([((sum(t * 7**i for i, t in enumerate(prefix)) + salt) * k % 11) / 4 for k in (3, 5, 8)])
+            return torch.tensor(
+                [((sum(t * 7**i for i, t in enumerate(prefix)) + salt) * k % 11) / 4 for k in (3, 5, 8)]
+            )
 
         return logits
 
@@ -90,7 +92,7 @@ def test_a_target_that_sees_the_whole_prefix() -> None:
 
 
 def test_a_scripted_draft_is_exact_whatever_it_says() -> None:
-    """A certain draft is a one-hot q, also when it is a poor one; with an end token the short texts have their share."""
+    """A certain draft is a one-hot q, also a poor one; with an end token the short texts have their share."""
     table = random_table(7, 3)
     engine = sd.Engine(sd.testing.TabularLM(table), drafter=sd.ScriptedDrafter([2, 0, 1, 1, 2, 0, 0]), gamma=2)
     same_law(sd.exact_law(engine, [0], 3), chain_law(table, sd.Sampling(), 3))
@@ -102,7 +104,7 @@ def test_a_scripted_draft_is_exact_whatever_it_says() -> None:
 
 
 def test_padded_vocabularies() -> None:
-    """A draft that is wider or narrower than the target: ids that the target lacks are never drafted, the law is the target's."""
+    """A draft that is wider or narrower than the target: the law is the target's."""
     target = random_table(8, 3)
     for width in (2, 5):
         draft = torch.randn(width, width, generator=torch.Generator().manual_seed(9), dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""After every one of a thousand cycles: pointers where they must be, caches and next-step logits as after a fresh prefill."""
+"""After every one of a thousand cycles: pointers where they must be, caches as after a fresh prefill."""
 
 from __future__ import annotations
 

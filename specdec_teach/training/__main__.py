@@ -28,12 +28,12 @@ WEIGHTS = Path(__file__).resolve().parent.parent / "weights"
 
 def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     """Read the command line; exits with one line for a bad option."""
-    parser = argparse.ArgumentParser(prog="python -m specdec_teach.training", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m specdec_teach.training", description="Make the embedded pair: corpus, target, draft, card.")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="which parts to make")
     parser.add_argument("--stories", type=int, default=60000, help="stories in the corpus")
     parser.add_argument("--tokenizer-stories", type=int, default=20000, help="stories the tokenizer is trained on")
     parser.add_argument("--seed", type=int, default=1, help="seed of stories, weights and batches")
-    parser.add_argument("--target-minutes", type=float, default=50.0, help="training time of the target")
+    parser.add_argument("--target-minutes", type=float, default=68.0, help="training time of the target")
     parser.add_argument("--draft-minutes", type=float, default=6.0, help="training time of the draft")
     parser.add_argument("--draft-width", type=int, default=96, help="width of the draft model")
     parser.add_argument("--draft-heads", type=int, default=2, help="attention heads of the draft model")

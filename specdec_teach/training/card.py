@@ -17,7 +17,7 @@ from specdec_teach.training.batches import load_batch
 from specdec_teach.training.corpus import build_corpus
 from specdec_teach.training.evaluate import draw_samples, load_pair, measure
 from specdec_teach.training.network import Network
-from specdec_teach.training.objective import marked_mean, token_losses
+from specdec_teach.training.objective import marked_sum, token_losses
 from specdec_teach.training.stories.grammar import Mark
 from specdec_teach.training.trainer import load_progress
 
@@ -44,7 +44,7 @@ def held_out_losses(network: Network, tokenizer: Tokenizer, work: Path) -> dict[
         batch = load_batch(corpus, list(range(first, min(first + 8, len(corpus)))))
         losses = token_losses(network(batch.inputs), batch.targets)
         for name, marks in CLASSES.items():
-            total, count = marked_mean(losses, batch, marks)
+            total, count = marked_sum(losses, batch, marks)
             sums[name] += total
             counts[name] += count
     return {name: sums[name] / counts[name] for name in CLASSES}

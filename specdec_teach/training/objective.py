@@ -38,7 +38,7 @@ def teacher_losses(logits: Tensor, teacher_logits: Tensor, temperature: float) -
     return (teacher.exp() * (teacher - student)).sum(-1)
 
 
-def marked_mean(values: Tensor, batch: Batch, marks: tuple[Mark, ...]) -> tuple[float, int]:
+def marked_sum(values: Tensor, batch: Batch, marks: tuple[Mark, ...]) -> tuple[float, int]:
     """Sum and number of `values` (B, T) at valid positions that carry one of `marks`."""
     chosen = torch.zeros_like(batch.valid)
     for mark in marks:

@@ -34,6 +34,9 @@ FACTS = (
     *lexicon.RIDDLES,
     *lexicon.RIDDLES.values(),
 )
+WORD = re.compile(r"[A-Za-z]+")
+NAME_SET = frozenset(NAMES)
+SMALL_NAMES = frozenset(name.lower() for name in NAMES)
 FIRST_WORDS = frozenset(name.split()[0] for name in NAMES)
 REFERENCE_STORIES = 3000
 REFERENCE_SEED = 900_000_000
@@ -51,24 +54,35 @@ class Mention:
 
 
 @lru_cache(maxsize=1)
-def _pattern() -> re.Pattern[str]:
-    longest_first = sorted({*NAMES, *FACTS}, key=len, reverse=True)
-    return re.compile(r"(?<![A-Za-z])(?:" + "|".join(map(re.escape, longest_first)) + r")(?![A-Za-z])", re.IGNORECASE)
+def _phrases() -> dict[str, list[str]]:
+    """All names and facts in small letters by their first word, longest first."""
+    phrases: dict[str, list[str]] = {}
+    for phrase in sorted({entry.lower() for entry in (*NAMES, *FACTS)}, key=len, reverse=True):
+        phrases.setdefault(WORD.findall(phrase)[0], []).append(phrase)
+    return phrases
 
 
 def find_mentions(text: str) -> list[Mention]:
     """All names and facts of the lexicon in `text`, in order; names only where they are capitalised."""
-    names = set(NAMES)
+    small = text.lower()
     seen: set[str] = set()
     mentions: list[Mention] = []
-    for hit in _pattern().finditer(text):
-        word = hit.group()
-        is_name = word in names
-        if not is_name and word[0].isupper() and word.title() in names:
+    stop = 0
+    for hit in WORD.finditer(small):
+        start = hit.start()
+        if start < stop:
             continue
-        key = word if is_name else word.lower()
-        mentions.append(Mention(word, hit.start(), hit.end(), is_name, key in seen))
-        seen.add(key)
+        for phrase in _phrases().get(hit.group(), ()):
+            end = start + len(phrase)
+            if small.startswith(phrase, start) and not small[end : end + 1].isalpha():
+                words = text[start:end]
+                is_name = words in NAME_SET
+                if is_name or phrase not in SMALL_NAMES:
+                    key = words if is_name else phrase
+                    mentions.append(Mention(words, start, end, is_name, key in seen))
+                    seen.add(key)
+                stop = end
+                break
     return mentions
 
 

@@ -28,7 +28,8 @@ WEIGHTS = Path(__file__).resolve().parent.parent / "weights"
 
 def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     """Read the command line; exits with one line for a bad option."""
-    parser = argparse.ArgumentParser(prog="python -m specdec_teach.training", description="Make the embedded pair: corpus, target, draft, card.")
+    about = "Make the embedded pair: corpus, target, draft, card."
+    parser = argparse.ArgumentParser(prog="python -m specdec_teach.training", description=about)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="which parts to make")
     parser.add_argument("--stories", type=int, default=60000, help="stories in the corpus")
     parser.add_argument("--tokenizer-stories", type=int, default=20000, help="stories the tokenizer is trained on")

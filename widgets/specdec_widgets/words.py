@@ -119,7 +119,7 @@ def num(value: float | None, digits: int = 2) -> str:
     if value == 0:
         return "0"
     if value < 10**-digits / 2:
-        if value < 1e-4:
+        if value < 9.5e-4:
             mantissa, exponent = f"{value:.0e}".split("e-")
             return f"{mantissa}e−{int(exponent)}"
         return f"{value:.1g}".removeprefix("0")

@@ -91,7 +91,7 @@ export function clip(text, n) {
 export function num(v, digits = 2) {
   if (v === null || v === undefined) return "–";
   if (v === 0) return "0";
-  if (v < 10 ** -digits / 2) return v < 1e-4 ? v.toExponential(0).replace("e-", "e−") : v.toPrecision(1).replace(/^0/, "");
+  if (v < 10 ** -digits / 2) return v < 9.5e-4 ? v.toExponential(0).replace("e-", "e−") : v.toPrecision(1).replace(/^0/, "");
   while (v < 1 && digits < 7 && v.toFixed(digits)[0] === "1") digits++;
   return v.toFixed(digits).replace(/^0\./, ".");
 }

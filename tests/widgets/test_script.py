@@ -30,7 +30,23 @@ def test_module_under_node(tmp_path: Path) -> None:
     if node is None:
         pytest.skip("node is missing: the player's unit tests did NOT run; on Debian: apt-get install nodejs")
     cases = CASES
-    numbers = [0.0, 1.0, 0.614, 0.0042, 0.005, 0.00094, 0.00096, 0.0005, 3.2e-6, 0.999, 0.0951, None]
+    numbers = [
+        0.0,
+        1.0,
+        0.614,
+        0.0042,
+        0.005,
+        0.00094,
+        0.00096,
+        0.0005,
+        3.2e-6,
+        0.999,
+        0.0951,
+        0.9996,
+        0.99999,
+        0.9999999,
+        None,
+    ]
     data = tmp_path / "traces.json"
     data.write_text(
         json.dumps(

@@ -64,6 +64,7 @@ class CyclePlayer(anywidget.AnyWidget):
             whole = isinstance(position, int) and not isinstance(position, bool)
             if position is not None and not (whole and 0 <= position <= longest):
                 raise InvalidInput(f"cannot reject at {position!r}; give a position from 1 to {longest}, 0 or None")
+            self.status = "the engine runs again…"
             record = self._rerun(position)
         except Exception as error:  # a callback's exception would vanish: the status line is where it is seen
             self.status = " ".join(f"{type(error).__name__}: {error}".split())

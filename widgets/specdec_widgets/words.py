@@ -109,7 +109,7 @@ def clip(text: str, n: int) -> str:
 
 
 def num(value: float | None, digits: int = 2) -> str:
-    """Show a probability: two decimals, more where they would round to 0 or 1, and 0 for an exact zero alone.
+    """Show a probability: two decimals, more where they would round to 1, one digit where they would round to 0.
 
     >>> num(0.614), num(1.0), num(0.9996), num(0.0), num(0.0042), num(None)
     ('.61', '1.00', '.9996', '0', '.004', '–')
@@ -123,9 +123,10 @@ def num(value: float | None, digits: int = 2) -> str:
             mantissa, exponent = f"{value:.0e}".split("e-")
             return f"{mantissa}e−{int(exponent)}"
         return f"{value:.1g}".removeprefix("0")
-    while value < 1 and digits < 7 and f"{value:.{digits}f}"[0] == "1":
-        digits += 1
-    return f"{value:.{digits}f}".removeprefix("0") if value < 1 else f"{value:.{digits}f}"
+    for more in range(digits, 5) if value < 1 else ():
+        if not f"{value:.{more}f}".startswith("1"):
+            return f"{value:.{more}f}".removeprefix("0")
+    return f"{value:.{digits}f}".removeprefix("0")
 
 
 def subscript(name: str, n: int) -> str:

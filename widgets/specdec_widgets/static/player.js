@@ -92,7 +92,7 @@ export function num(v, digits = 2) {
   if (v === null || v === undefined) return "–";
   if (v === 0) return "0";
   if (v < 10 ** -digits / 2) return v < 9.5e-4 ? v.toExponential(0).replace("e-", "e−") : v.toPrecision(1).replace(/^0/, "");
-  while (v < 1 && digits < 7 && v.toFixed(digits)[0] === "1") digits++;
+  for (let d = digits; v < 1 && d <= 4; d++) if (v.toFixed(d)[0] !== "1") return v.toFixed(d).replace(/^0\./, ".");
   return v.toFixed(digits).replace(/^0\./, ".");
 }
 
@@ -618,7 +618,7 @@ export function mount(host, store) {
   reject.addEventListener("change", () => {
     stop();
     store.set("request", { reject_at: reject.value === "" ? null : +reject.value, cycle: frame.cycle, n: ++asked });
-    put(status, "The engine runs again…");
+    put(status, "the engine runs again…");
   });
 
   // lanes
@@ -642,6 +642,7 @@ export function mount(host, store) {
 
   function load() {
     trace = store.get("trace");
+    onStatus();
     m = index(trace);
     picked = null;
     ledgerKey = sideKey = "";
@@ -835,7 +836,6 @@ export function mount(host, store) {
   const scheme = matchMedia("(prefers-color-scheme: dark)");
   scheme.addEventListener("change", dark);
   dark();
-  onStatus();
   load();
   sized.observe(pane);
   return () => {

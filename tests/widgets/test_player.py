@@ -92,7 +92,7 @@ def test_notebook_keeps_a_still_and_a_stable_line() -> None:
         assert "application/vnd.jupyter.widget-view+json" in bundle[0]
         player.close()
     assert bundles[0] == bundles[1]
-    assert bundles[0]["text/html"].startswith('<img alt="CyclePlayer: 2 cycles')
+    assert bundles[0]["text/html"].startswith('<img alt="CyclePlayer: 2 cycles, ')
     assert "0x" not in bundles[0]["text/plain"]
     assert bundles[0]["text/plain"].endswith("forced, not lossless")
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from specdec_kernels.errors import InvalidInput
 from specdec_teach.trace import Trace
-from specdec_widgets.still import data_uri, to_svg
+from specdec_widgets.still import image
 from specdec_widgets.words import describe
 
 __all__ = ["asset", "page", "to_html"]
@@ -67,7 +67,7 @@ def page(trace: Trace) -> str:
     )
     title = escape(describe(trace))
     player = asset("player.js").replace("</script", "<\\/script")
-    still = f'<img alt="{title}" src="{data_uri(to_svg(trace, trace.cycles[0].index))}">' if trace.cycles else ""
+    still = image(trace)
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -80,7 +80,7 @@ def page(trace: Trace) -> str:
 <body>
 <div class="top"><h1>{title}</h1><button type="button">light / dark</button></div>
 <main></main>
-<noscript><p>This page plays the run with JavaScript; here is its first cycle as a picture.</p>{still}</noscript>
+<noscript><p>This page plays the run with JavaScript; here is one of its cycles as a picture.</p>{still}</noscript>
 <script type="text/plain" id="player">{player}</script>
 <script type="application/json" id="trace">{data}</script>
 <script>{BOOT}</script>

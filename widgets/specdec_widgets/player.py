@@ -17,7 +17,7 @@ from specdec_kernels.errors import InvalidInput
 from specdec_teach.trace import Trace
 from specdec_widgets.page import asset
 from specdec_widgets.steps import first_step, step_count
-from specdec_widgets.still import data_uri, to_svg
+from specdec_widgets.still import image
 from specdec_widgets.words import summary
 
 __all__ = ["CyclePlayer"]
@@ -97,7 +97,7 @@ class CyclePlayer(anywidget.AnyWidget):
         return summary(self._record)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """The live view, and what a notebook keeps of it: a still of the first cycle and one line of text."""
+        """The live view, and what a notebook keeps of it: a still of one cycle and one line of text."""
         live = super()._repr_mimebundle_(**kwargs)
         data, metadata = live if isinstance(live, tuple) else (live or {}, {})
         return {**data, **stored(self._record)}, metadata
@@ -105,8 +105,5 @@ class CyclePlayer(anywidget.AnyWidget):
 
 def stored(trace: Trace) -> dict[str, str]:
     """The part of the output that stays in the notebook: text/plain, and text/html where there is a cycle to show."""
-    out = {"text/plain": summary(trace)}
-    if trace.cycles:
-        svg = to_svg(trace, trace.cycles[0].index)
-        out["text/html"] = f'<img alt="{summary(trace)}" src="{data_uri(svg)}">'
-    return out
+    still = image(trace)
+    return {"text/plain": summary(trace), **({"text/html": still} if still else {})}

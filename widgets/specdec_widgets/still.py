@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass
+from html import escape
 
 from specdec_kernels.errors import InvalidInput
 from specdec_teach.trace import KV, Cycle, Trace
 from specdec_widgets import bars
 from specdec_widgets.svg import CHAR, Canvas, wrap
-from specdec_widgets.words import clip, columns, cycle_sentence, decisive, labels, mark, subscript
+from specdec_widgets.words import clip, columns, cycle_sentence, decisive, labels, mark, subscript, summary, telling
 
-__all__ = ["data_uri", "to_svg"]
+__all__ = ["data_uri", "image", "to_svg"]
 
 MARGIN, GUTTER, WIDTH = 24.0, 116.0, 980.0
 FONT, CHIP, CELL = 13.0, 28.0, 22.0
@@ -60,6 +61,15 @@ def to_svg(trace: Trace, cycle: int) -> str:
     return _draw(trace, found)
 
 
+def image(trace: Trace) -> str:
+    """Return an <img> of the run's most telling cycle, described in words; "" when there is no cycle."""
+    cycle = telling(trace)
+    if cycle is None:
+        return ""
+    words = escape(f"{summary(trace)}. Cycle {cycle.index}: {_sentence(trace, cycle, _columns(trace, cycle))}")
+    return f'<img alt="{words}" src="{data_uri(to_svg(trace, cycle.index))}">'
+
+
 def data_uri(svg: str) -> str:
     """Return the picture as a data URI for an <img>."""
     return "data:image/svg+xml;base64," + base64.b64encode(svg.encode("utf-8")).decode("ascii")
@@ -69,10 +79,7 @@ def _draw(trace: Trace, cycle: Cycle) -> str:
     cols = _columns(trace, cycle)
     width = max(WIDTH, cols.edges[-1] + MARGIN)
     chosen = decisive(cycle)
-    length = cycle.committed_before
-    sentence = cycle_sentence(
-        trace, cycle, cols.text[length - cols.first : cycle.committed_after - cols.first], cols.drafts
-    )
+    sentence = _sentence(trace, cycle, cols)
     told = wrap(sentence, int((width - 2 * MARGIN) / 8.4))
     lanes = 344.0 if cycle.draft_kv is not None else 282.0
     ledger = bars.height(trace, cycle, chosen)
@@ -98,6 +105,12 @@ def _draw(trace: Trace, cycle: Cycle) -> str:
     elif cycle.last_top is not None:
         bars.draw_top(c, trace, cycle, cycle.last_top, MARGIN, y + 14, width - 2 * MARGIN)
     return c.close(width, total, f"Cycle {cycle.index} of a speculative decoding run", sentence)
+
+
+def _sentence(trace: Trace, cycle: Cycle, cols: Columns) -> str:
+    length = cycle.committed_before
+    tokens = cols.text[length - cols.first : cycle.committed_after - cols.first]
+    return cycle_sentence(trace, cycle, tokens, cols.drafts)
 
 
 def _columns(trace: Trace, cycle: Cycle) -> Columns:

@@ -13,18 +13,9 @@ from collections.abc import Mapping, Sequence
 from specdec_teach.trace import Cycle, Decision, Trace
 
 __all__ = [
-    "clip",
-    "columns",
-    "cycle_sentence",
-    "decisive",
-    "describe",
-    "labels",
-    "mark",
-    "num",
-    "quote",
-    "subscript",
-    "summary",
-]
+    "clip", "columns", "cycle_sentence", "decisive", "describe", "labels", "mark", "num", "quote", "subscript",
+    "summary", "telling",
+]  # fmt: skip
 
 BYTES = re.compile(r"(?:<0x[0-9A-Fa-f]{2}>)+")
 HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
@@ -139,13 +130,19 @@ def subscript(name: str, n: int) -> str:
 
 
 def quote(label: str) -> str:
-    """A label in quotation marks, cut to 24 columns."""
-    return f"‘{clip(label, 24)}’"
+    """A label in quotation marks, cut to 24 columns; the space before a word is left to the pictures."""
+    return f"‘{clip(label[1:] if label[:1] == '␣' and len(label) > 1 else label, 24)}’"
 
 
 def decisive(cycle: Cycle) -> Decision | None:
     """The decision worth showing: the rejected one, else the first; None when nothing was proposed."""
     return next((d for d in cycle.decisions if d.status == "rejected"), cycle.decisions[0] if cycle.decisions else None)
+
+
+def telling(trace: Trace) -> Cycle | None:
+    """The cycle to show when there is room for one: with drafts kept and one rejected, else the first rejection."""
+    kinds = [c for c in trace.cycles if c.last_kind == "correction"]
+    return next((c for c in kinds if c.accepted), kinds[0] if kinds else trace.cycles[0] if trace.cycles else None)
 
 
 def cycle_sentence(trace: Trace, cycle: Cycle, tokens: Sequence[str], drafts: Sequence[str]) -> str:

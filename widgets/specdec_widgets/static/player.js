@@ -103,7 +103,7 @@ export function pair(a, b) {
 }
 
 const sub = (n) => "d" + [...String(n)].map((c) => SUB[+c]).join("");
-const quote = (label) => "‘" + clip(label, 24) + "’";
+const quote = (label) => "‘" + clip(label.replace(/^␣(?=.)/su, ""), 24) + "’"; // the space before a word is for the chips
 const plural = (n, one, many = one + "s") => n + " " + (n === 1 ? one : many);
 const list = (items) => items.length < 2 ? items.join("") : items.slice(0, -1).join(", ") + " and " + items.at(-1);
 const temperature = (trace) => Number(trace.meta.sampling?.temperature ?? 1);
@@ -436,7 +436,8 @@ const ICONS = {
 };
 const SPEEDS = [0.5, 1, 2, 4], TICK = 1300;
 const HELP = [["← →", "step"], ["Shift ← →", "cycle"], ["Home End", "first, last step"], ["Space", "play or pause"], ["R", "next rejection"], ["1 … 9", "a draft in the ledger"], ["?", "this help"], ["Esc", "leave the player"]];
-const LEGEND = [["valid", "computed"], ["provisional", "not committed"], ["stale", "stale: unreachable"], ["free", "free"]];
+const LEGEND = [["valid", "valid"], ["provisional", "provisional: not committed"], ["stale", "stale: unreachable"], ["free", "free"]];
+const MARKS = [["accepted", "accepted"], ["rejected", "rejected"], ["unused", "discarded"], ["cut", "cut"], ["correction", "correction"], ["bonus", "bonus"]];
 
 const el = (tag, cls, ...inside) => {
   const node = document.createElement(tag);
@@ -627,7 +628,8 @@ export function mount(host, store) {
   const items = el("div", "items");
   strip.append(lines, items);
   const drawItems = keyed(items, () => el("div"), drawItem), drawLines = keyed(lines, () => svg("path", {}), drawLine);
-  const legend = el("div", "legend", ...LEGEND.map(([cls, text]) => el("span", "", el("i", "cell " + cls), text)));
+  const legend = el("div", "legend", ...LEGEND.map(([cls, text]) => el("span", "", el("i", "cell " + cls), text)),
+    el("span", "marks", ...MARKS.map(([cls, text]) => el("span", "", el("span", "glyph " + cls, GLYPH[cls]), text))));
   items.addEventListener("click", (event) => {
     const pick = event.target.closest("[data-pick]")?.dataset.pick;
     if (pick) select(+pick);

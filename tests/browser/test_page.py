@@ -137,6 +137,17 @@ def test_hostile_tokens_stay_text(page: Any, recorded: Any, tmp_path: Path) -> N
     assert recorded.errors == []
 
 
+def test_large_type_for_a_projector(page: Any, tmp_path: Path) -> None:
+    open_page(page, tmp_path, "mixed")
+    page.focus(ROOT)
+    size = "e => parseFloat(getComputedStyle(e).fontSize)"
+    before = page.eval_on_selector(ROOT, size)
+    page.keyboard.press("p")
+    assert page.eval_on_selector(ROOT, size) >= 1.5 * before
+    page.keyboard.press("p")
+    assert page.eval_on_selector(ROOT, size) == before
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_colour_scheme_follows_the_reader_and_the_button(browser: Any, tmp_path: Path, scheme: Any) -> None:
     page = browser.new_page(color_scheme=scheme)

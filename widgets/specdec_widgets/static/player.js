@@ -435,7 +435,7 @@ const ICONS = {
   next: "M5 3l7 5-7 5z", "next-cycle": "M12 3v10M3 3l7 5-7 5z", reject: "M4 4l8 8M12 4l-8 8", help: "M6 6a2.2 2.2 0 1 1 3 2c-.8.4-1 .8-1 1.6M8 12.4v.4",
 };
 const SPEEDS = [0.5, 1, 2, 4], TICK = 1300;
-const HELP = [["← →", "step"], ["Shift ← →", "cycle"], ["Home End", "first, last step"], ["Space", "play or pause"], ["R", "next rejection"], ["1 … 9", "a draft in the ledger"], ["?", "this help"], ["Esc", "leave the player"]];
+const HELP = [["← →", "step"], ["Shift ← →", "cycle"], ["Home End", "first, last step"], ["Space", "play or pause"], ["R", "next rejection"], ["1 … 9", "a draft in the ledger"], ["P", "large type"], ["?", "this help"], ["Esc", "leave the player"]];
 const LEGEND = [["valid", "valid"], ["provisional", "provisional: not committed"], ["stale", "stale: unreachable"], ["free", "free"]];
 const MARKS = [["accepted", "accepted"], ["rejected", "rejected"], ["unused", "discarded"], ["cut", "cut"], ["correction", "correction"], ["bonus", "bonus"]];
 
@@ -816,6 +816,7 @@ export function mount(host, store) {
     else if (key === "End") go(m.frames.length - 1);
     else if (key === " ") playing ? stop() : play();
     else if (key === "r" || key === "R") go(nextRejection());
+    else if (key === "p" || key === "P") root.toggleAttribute("data-projector");
     else if (key === "?") toggleHelp();
     else if (/^[1-9]$/.test(key)) select(+key);
     else return;

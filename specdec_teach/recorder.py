@@ -19,7 +19,7 @@ from specdec_teach.verify import Verdict
 __all__ = ["TOP", "decide", "top_rows"]
 
 TOP = 16
-_BARS = 8
+_BARS = 6
 
 
 def top_rows(p_RV: Tensor, count: int = TOP) -> list[Top]:

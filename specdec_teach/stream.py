@@ -275,13 +275,13 @@ class Stream(Iterator[Cycle]):
     def trace(self) -> Trace:
         """Return the record of all cycles so far (the last ones, where only those are kept)."""
         cycles = tuple(self._cycles)
-        ids = {*self.sequence.tokens[: self.sequence.prompt_length]}
+        ids = {*self.sequence.tokens}
         for cycle in cycles:
-            ids.update(cycle.emitted, cycle.proposed)
-            ids.update(token for token, _ in (cycle.last_top.tokens if cycle.last_top else ()))
-            for decision in cycle.decisions:
-                for top in (decision.p_top, decision.q_top, decision.residual_top):
-                    ids.update(token for token, _ in top.tokens)
+            ids.update(cycle.proposed)
+            for top in [top for d in cycle.decisions for top in (d.p_top, d.q_top, d.residual_top)]:
+                ids.update([token for token, _ in top.tokens])
+            if cycle.last_top is not None:
+                ids.update([token for token, _ in cycle.last_top.tokens])
         prompt = tuple(self.sequence.tokens[: self.sequence.prompt_length])
         return Trace(
             self.meta, prompt, self._prefill, cycles, self._progress.reason, pieces(self._engine.tokenizer, ids),

@@ -44,8 +44,8 @@ class TabularLM(PreTrainedModel, GenerationMixin):
     """A causal LM of transformers, cache and all, whose next-token logits are a table or a function.
 
     `logits`: `[V]`, the same everywhere; `[V, V]`, row t for the tokens that follow t; or a function from the whole
-    prefix (a tuple of ids) to `[V]`. Kept in float64. `vocab`: V, needed for a function only. `context`: positions.
-    No token ends its text. InvalidInput for a table of another shape.
+    prefix (a tuple of ids) to `[V]`. Kept in float64. `vocab`: V of a function that cannot be asked about the prefix (0,).
+    `context`: positions. No token ends its text. InvalidInput for a table of another shape.
 
     >>> lm = TabularLM([[0.0, 1.0], [1.0, 0.0]])
     >>> lm(input_ids=torch.tensor([[0, 1]])).logits.tolist()
@@ -64,9 +64,7 @@ class TabularLM(PreTrainedModel, GenerationMixin):
         context: int = 4096,
     ) -> None:
         if callable(logits):
-            if vocab is None:
-                raise InvalidInput("logits is a function; say how many tokens it knows with vocab=…")
-            rule, width = logits, vocab
+            rule, width = logits, vocab if vocab is not None else len(logits((0,)))
         else:
             table = torch.as_tensor(logits, dtype=torch.float64)
             width = table.shape[-1]

@@ -89,6 +89,7 @@ def _byte_of() -> dict[str, int]:
     return {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(others)}
 
 
+@cache
 def _byte_level(entry: str) -> str:
     table = _byte_of()
     if any(character not in table for character in entry):

@@ -62,7 +62,7 @@ class Decision:
     `position` counts the drafts of the cycle from 1. `p`, `q`: probabilities of `token` in the processed distributions
     of target and draft. `u`: the uniform number it was judged with, `accept_probability` = min(1, p/q); both None when
     greedy or never judged. `alpha` = Σ min(p, q) over the whole vocabulary. `bars` holds p, q and residual of every
-    token that is among the eight likeliest of p or of q, the proposed token and the token drawn instead of it.
+    token that is among the six likeliest of p or of q, the proposed token and the token drawn instead of it.
     `status` is "unused" behind a rejection and "cut" behind the end of the text.
     """
 

@@ -70,7 +70,6 @@ CASES: list[tuple[str, Callable[[], object], str]] = [
     ("q of another width", lambda: engine(drafter=sd.ScriptedDrafter([1], [0.5, 0.5])), "q has 2 probabilities"),
     ("q below zero", lambda: sd.ScriptedDrafter([1], [-0.5, 1.5]), "none below 0"),
     ("table of no shape", lambda: sd.testing.TabularLM(torch.zeros(2, 3)), r"shape \(2, 3\)"),
-    ("function of no width", lambda: sd.testing.TabularLM(lambda prefix: torch.zeros(3)), "vocab="),
     ("draft without target", lambda: sd.load_pair(draft="somewhere"), "without a target"),
     ("no such model", lambda: sd.load_pair("no/such/folder"), "cannot load 'no/such/folder'"),
     ("no such dtype", lambda: sd.load_pair(dtype="int8"), "dtype='int8'"),

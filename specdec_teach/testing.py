@@ -44,8 +44,8 @@ class TabularLM(PreTrainedModel, GenerationMixin):
     """A causal LM of transformers, cache and all, whose next-token logits are a table or a function.
 
     `logits`: `[V]`, the same everywhere; `[V, V]`, row t for the tokens that follow t; or a function from the whole
-    prefix (a tuple of ids) to `[V]`. Kept in float64. `vocab`: V of a function that cannot be asked about the prefix (0,).
-    `context`: positions. No token ends its text. InvalidInput for a table of another shape.
+    prefix (a tuple of ids) to `[V]`. Kept in float64. `vocab`: V of a function that cannot be asked about
+    the prefix (0,). `context`: positions. No token ends its text. InvalidInput for a table of another shape.
 
     >>> lm = TabularLM([[0.0, 1.0], [1.0, 0.0]])
     >>> lm(input_ids=torch.tensor([[0, 1]])).logits.tolist()

@@ -62,7 +62,8 @@ def test_another_pair_from_a_path(pair: sd.Pair, tmp_path: Path) -> None:
 
 def test_weights_that_do_not_fit_their_config(tmp_path: Path) -> None:
     """A damaged folder is refused by name."""
-    shape = {"vocab_size": 8, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    shape = {"vocab_size": 8, "hidden_size": 8, "intermediate_size": 8}
+    shape |= {"num_hidden_layers": 1, "num_attention_heads": 1}
     (tmp_path / "config.json").write_text(json.dumps(shape))
     save_file({"other": torch.zeros(1)}, tmp_path / "model.safetensors")
     with pytest.raises(sd.InvalidInput, match="does not hold the weights"):

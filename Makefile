@@ -13,6 +13,7 @@ LESSONS   = $(sort $(wildcard lessons/[0-9][0-9]*.ipynb))
 CHROMIUM := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
 
 .DEFAULT_GOAL := help
+.NOTPARALLEL:
 .PHONY: help lab test check lint types unit notebooks browser test-all exhaustive lessons clean
 
 help: ## show this list

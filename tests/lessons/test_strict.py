@@ -1,4 +1,4 @@
-"""nbval, as `make notebooks` calls it, accepts what the builder stores and notices a changed text and a changed still."""
+"""nbval, as `make notebooks` calls it, accepts what the builder stores and notices a changed text or still."""
 
 from __future__ import annotations
 

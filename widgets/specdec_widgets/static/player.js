@@ -18,7 +18,6 @@
 const BYTES = /^(?:<0x[0-9A-Fa-f]{2}>)+$/;
 const SUB = "₀₁₂₃₄₅₆₇₈₉";
 export const GLYPH = { accepted: "✓", rejected: "✗", unused: "·", cut: "✂", correction: "↺", bonus: "★" };
-const RULES = { rejection: "rejection rule", block: "block rule", coupled: "coupled rule" };
 
 /** Make white space, control and direction characters visible. @param {string} piece */
 export function mark(piece) {
@@ -67,7 +66,8 @@ export function prose(ids, pieces, n = 600) {
     if (BYTES.test(piece)) for (const hex of piece.match(/[0-9A-Fa-f]{2}(?=>)/g)) bytes.push(parseInt(hex, 16));
     else bytes.push(...encoder.encode(piece));
   }
-  const text = new TextDecoder().decode(Uint8Array.from(bytes)).replaceAll("\ufffd", "‹?›"), cut = [...text].slice(-n).join("");
+  const text = new TextDecoder().decode(Uint8Array.from(bytes)).replaceAll("\ufffd", "‹?›");
+  const cut = [...text].slice(-n).join("");
   return cut.split("\n").map((line) => mark(line).replaceAll("␣", " ")).join("\n");
 }
 
@@ -105,6 +105,7 @@ export function pair(a, b) {
 const sub = (n) => "d" + [...String(n)].map((c) => SUB[+c]).join("");
 const quote = (label) => "‘" + clip(label.replace(/^␣(?=.)/su, ""), 24) + "’"; // the space before a word is for the chips
 const plural = (n, one, many = one + "s") => n + " " + (n === 1 ? one : many);
+const percent = (share) => (100 * share).toFixed(0) + " %";
 const list = (items) => items.length < 2 ? items.join("") : items.slice(0, -1).join(", ") + " and " + items.at(-1);
 const temperature = (trace) => Number(trace.meta.sampling?.temperature ?? 1);
 const isGreedy = (trace) => temperature(trace) === 0;
@@ -128,14 +129,15 @@ export function frames(trace) {
     }
     const high = d ? d.written : null;
     push("target", 0, t.written, high);
-    for (const x of c.decisions) if (x.status === "accepted" || x.status === "rejected") push("verdict", x.position, t.written, high);
+    const judged = c.decisions.filter((x) => x.status === "accepted" || x.status === "rejected");
+    for (const x of judged) push("verdict", x.position, t.written, high);
     if (c.last !== null) push("last", 0, t.written, high);
     push("commit", 0, t.written, high);
     if (K || t.after !== t.written || (d && d.after !== d.written)) push("rewind", 0, t.after, d ? d.after : null);
   });
-  const end = cycles.at(-1), p = trace.prefill;
-  if (end) out.push({ cycle: cycles.length - 1, stage: "end", k: 0, target: end.target_kv.after, draft: end.draft_kv?.after ?? null });
-  else out.push({ cycle: -1, stage: "end", k: 0, target: p ? p.target : 0, draft: p?.draft ?? null });
+  const end = cycles.at(-1), target = end ? end.target_kv.after : trace.prefill?.target ?? 0;
+  const draft = (end ? end.draft_kv?.after : trace.prefill?.draft) ?? null;
+  out.push({ cycle: cycles.length - 1, stage: "end", k: 0, target, draft });
   return out;
 }
 
@@ -210,18 +212,20 @@ export function standing(c, frame, j) {
 
 // ---------------------------------------------------------------- the picture (all lengths in em)
 
-export const Y = { pending: 0, ruler: 1.15, text: 2.55, tag: 4.7, drafts: 6.1, rows: 9.8, target: 12.5, draft: 16.9, cell: 1.7, chip: 2.1 };
+export const Y = {
+  pending: 0, ruler: 1.15, text: 2.55, tag: 4.7, drafts: 6.1, rows: 9.8, target: 12.5, draft: 16.9, cell: 1.7, chip: 2.1,
+};
 export const height = (m) => (m.hasDraft ? Y.draft : Y.target) + Y.cell + 2.2;
 
 /** Which columns a step must show, and which one it is about. @returns {{left: number, right: number, at: number}} */
 export function extent(trace, m, frame) {
-  const c = trace.cycles[frame.cycle], L = c && frame.stage !== "prefill" ? c.committed_before : trace.prompt.length;
-  const K = c && frame.stage !== "prefill" ? c.proposed.length : 0;
-  const low = Math.max(0, Math.min(L - 1, c?.draft_kv && frame.stage !== "prefill" ? c.draft_kv.before : L - 1));
-  const column = Math.min(m.longest - 1, frame.k ? L + frame.k - 1 : since(frame, "last") && c ? c.committed_after - 1 : L - 1);
-  const kv = frame.stage === "rewind" ? c.target_kv : null;
-  const at = kv ? (m.edge[kv.after] + m.edge[Math.min(m.longest, kv.written)]) / 2 + 2 : (m.edge[column] + m.edge[column + 1]) / 2;
-  return { left: m.edge[low] - 1, right: m.edge[Math.min(m.longest, L + K + 1)] + 1.6, at };
+  const c = frame.stage === "prefill" ? undefined : trace.cycles[frame.cycle];
+  const L = c ? c.committed_before : trace.prompt.length, K = c ? c.proposed.length : 0;
+  const x = (column) => m.edge[Math.max(0, Math.min(m.longest, column))];
+  const first = Math.min(L - 1, c?.draft_kv?.before ?? L - 1), newest = c && since(frame, "last") ? c.committed_after - 1 : L - 1;
+  const column = frame.k ? L + frame.k - 1 : newest;
+  const rewind = frame.stage === "rewind" ? (x(c.target_kv.after) + x(c.target_kv.written)) / 2 + 2 : null;
+  return { left: x(first) - 1, right: x(L + K + 1) + 1.6, at: rewind ?? (x(column) + x(column + 1)) / 2 };
 }
 
 /** Where to scroll so that the step's columns show in a window `width` wide: at a column's edge where there is room. */
@@ -234,24 +238,25 @@ export function scrollFor(edge, { left, right, at }, width) {
 /** The token whose K and V a slot holds at the start of cycle `ci`, as a label. */
 export function slotLabel(trace, m, ci, which, at) {
   for (let i = Math.min(ci, trace.cycles.length) - 1; i >= 0; i--) {
-    const c = trace.cycles[i], kv = which === "target" ? c.target_kv : c.draft_kv, j = at - c.committed_before;
+    const c = trace.cycles[i], kv = cacheOf(c, which), j = at - c.committed_before;
     if (kv && at < kv.written && at >= kv.before) return j < 0 ? m.text[at] : m.drafts[i][j] ?? "";
   }
   return m.text[at] ?? "";
 }
 
-/** One tape: every slot in [a, b) as valid, provisional, stale or free. */
+const cacheOf = (c, which) => (which === "target" ? c.target_kv : c.draft_kv);
+
+/** One tape: every slot in [a, b) as valid, provisional, stale or free, with the token whose K and V it holds. */
 export function tape(trace, m, frame, which, a, b) {
-  const c = trace.cycles[frame.cycle], pointer = frame[which] ?? 0, prefill = frame.stage === "prefill" || !c;
-  const L = prefill ? trace.prompt.length : c.committed_before, kv = prefill ? null : which === "target" ? c.target_kv : c.draft_kv;
-  const done = since(frame, "commit") && !prefill;
-  const valid = done && kv ? Math.min(pointer, kv.after) : Math.min(pointer, L);
-  const top = Math.max(pointer, prefill ? pointer : m.high[frame.cycle][which], done && kv ? kv.written : 0);
-  const committed = done ? c.committed_after : L, out = [];
+  const c = frame.stage === "prefill" ? undefined : trace.cycles[frame.cycle], kv = c ? cacheOf(c, which) : null;
+  const L = c ? c.committed_before : trace.prompt.length, pointer = frame[which] ?? 0, done = kv && since(frame, "commit");
+  const valid = Math.min(pointer, done ? kv.after : L), committed = done ? c.committed_after : L;
+  const top = Math.max(pointer, c ? m.high[frame.cycle][which] : 0, done ? kv.written : 0), out = [];
   for (let at = a; at < b; at++) {
     const state = at < valid ? "valid" : at < pointer ? "provisional" : at < top ? "stale" : "free";
+    const mine = state === "provisional" || (state === "stale" && done && at < kv.written);
     let label = "";
-    if (state === "provisional" || (state === "stale" && kv && done && at < kv.written)) label = at < L ? m.text[at] : m.drafts[frame.cycle][at - L] ?? "";
+    if (mine) label = at < L ? m.text[at] : m.drafts[frame.cycle][at - L] ?? "";
     else if (state === "stale") label = slotLabel(trace, m, frame.cycle, which, at);
     else if (state === "free" && at < committed) label = "no KV";
     out.push({ at, state, label });
@@ -265,54 +270,69 @@ export function scene(trace, m, frame, a, b, selected) {
   const L = c ? c.committed_before : trace.prompt.length, K = c ? c.proposed.length : 0;
   const committed = c && since(frame, "commit") ? c.committed_after : L;
   const x = (at) => m.edge[Math.max(0, Math.min(m.longest, at))], w = (at) => x(at + 1) - x(at), mid = (at) => x(at) + w(at) / 2;
-  const add = (key, cls, at, y, more) => { if (at >= a && at < b) items.push({ key, cls, x: x(at) + 0.1, y, w: w(at) - 0.2, ...more }); };
-  const chip = (key, cls, at, y, label, glyph, more = {}) =>
+  const add = (key, cls, at, y, more) => {
+    if (at >= a && at < b) items.push({ key, cls, x: x(at) + 0.1, y, w: w(at) - 0.2, ...more });
+  };
+  const chip = (key, cls, at, y, label, glyph, more) =>
     add(key, "chip " + cls, at, y, { h: Y.chip, text: clip(label, COLUMNS), title: clip(label, 300), glyph, ...more });
-  for (let at = a; at < b; at++) add("n" + at, "ruler" + (at === committed - 1 ? " here" : ""), at, Y.ruler, { text: String(at) });
 
-  const gone = c && since(frame, "rewind"), pendingFrom = frame.stage === "end" ? committed : gone || !c || !since(frame, "target") ? committed - 1 : committed;
+  // The text: a token is pending until the next forward feeds it.
+  const fed = frame.stage === "end" || (c && since(frame, "target") && !since(frame, "rewind"));
+  for (let at = a; at < b; at++) add("n" + at, "ruler", at, Y.ruler, { text: String(at) });
   for (let at = a; at < Math.min(b, committed); at++) {
-    const fresh = c && at >= L, isLast = fresh && c.last !== null && at === c.committed_after - 1;
-    const cls = at >= pendingFrom ? "pending" : at < trace.prompt.length ? "committed prompt" : "committed";
-    chip("t" + at, cls + (isLast ? " " + c.last_kind : fresh ? " kept" : ""), at, Y.text, m.text[at], isLast ? GLYPH[c.last_kind] : fresh ? "✓" : "");
-    if (at >= pendingFrom) add("pend" + at, "tag mark", at, Y.pending, { text: "pending" });
+    const pending = at === committed - 1 && !fed, isNew = c && at >= L;
+    const isLast = isNew && c.last !== null && at === c.committed_after - 1;
+    const base = pending ? "pending" : at < trace.prompt.length ? "committed prompt" : "committed";
+    const kind = isLast ? " " + c.last_kind : isNew ? " kept" : "";
+    chip("t" + at, base + kind, at, Y.text, m.text[at], isLast ? GLYPH[c.last_kind] : isNew ? GLYPH.accepted : "");
+    if (pending) add("pending", "tag mark", at, Y.pending, { text: "pending" });
   }
-  if (c && frame.stage === "last") {
-    chip("t" + (L + c.accepted), "drawn " + c.last_kind, L + c.accepted, Y.text, m.text[L + c.accepted], GLYPH[c.last_kind]);
-  }
-  for (let j = 1; c && j <= K; j++) {
-    const state = standing(c, frame, j), at = L + j - 1;
+  if (!c) return withTapes();
+  const drawn = L + c.accepted;
+  if (frame.stage === "last") chip("t" + drawn, "drawn " + c.last_kind, drawn, Y.text, m.text[drawn], GLYPH[c.last_kind]);
+
+  // The drafts, each at the position it hopes for.
+  for (let j = 1; j <= K; j++) {
+    const state = standing(c, frame, j), at = L + j - 1, key = "d" + frame.cycle + "." + j;
     if (!state) continue;
-    chip("d" + frame.cycle + "." + j, state + (selected === j ? " selected" : ""), at, Y.drafts, m.drafts[frame.cycle][j - 1], GLYPH[state] ?? "", { pick: j });
+    const cls = state + (selected === j ? " selected" : "");
+    chip(key, cls, at, Y.drafts, m.drafts[frame.cycle][j - 1], GLYPH[state] ?? "", { pick: j });
     add("dl" + j, "tag", at, Y.tag, { text: sub(j) });
   }
-  if (c && since(frame, "target")) {
-    const stop = c.decisions.find((d) => d.status === "rejected")?.position ?? 0;
-    const bonusOpen = !since(frame, "last") && !(frame.stage === "verdict" && frame.k === stop);
-    if (bonusOpen) add("slot", "chip open", L + K, Y.drafts, { h: Y.chip, text: K ? "bonus" : "next" });
-    for (let i = 0; i <= K; i++) {
-      const at = L - 1 + i, state = i < K ? standing(c, frame, i + 1) : c.last_kind === "bonus" && since(frame, "last") ? "bonus" : bonusOpen ? "proposed" : "unused";
-      const now = frame.stage === "verdict" && frame.k === i + 1;
-      add("row" + i, "row " + state + (now ? " now" : ""), at, Y.rows, { h: 1.5, text: "row " + i });
-      const to = i < K || bonusOpen ? Y.drafts + Y.chip : state === "bonus" ? Y.text + Y.chip : 0;
-      if (to && at >= a - 1 && at < b) lines.push({ key: "l" + i, cls: "link " + state + (now ? " now" : ""), x1: mid(at), y1: Y.rows, x2: mid(at + 1) - 0.3, y2: to + 0.12 });
-    }
+  if (!since(frame, "target")) return withTapes();
+
+  // The rows: row i stands over the token that was fed, and points at the position it judges.
+  const stop = c.decisions.find((d) => d.status === "rejected")?.position ?? 0;
+  const open = !since(frame, "last") && !(frame.stage === "verdict" && frame.k === stop);
+  if (open) add("slot", "chip open", L + K, Y.drafts, { h: Y.chip, text: K ? "bonus" : "next" });
+  for (let i = 0; i <= K; i++) {
+    const at = L - 1 + i, now = frame.stage === "verdict" && frame.k === i + 1 ? " now" : "";
+    const beyond = c.last_kind === "bonus" && since(frame, "last") ? "bonus" : open ? "proposed" : "unused";
+    const state = i < K ? standing(c, frame, i + 1) : beyond;
+    const to = i < K || open ? Y.drafts + Y.chip : state === "bonus" ? Y.text + Y.chip : 0;
+    add("row" + i, "row " + state + now, at, Y.rows, { h: 1.5, text: "row " + i });
+    const ends = { x1: mid(at), y1: Y.rows, x2: mid(at + 1) - 0.3, y2: to + 0.12 };
+    if (to && at >= a - 1 && at < b) lines.push({ key: "l" + i, cls: "link " + state + now, ...ends });
   }
-  for (const which of m.hasDraft ? ["target", "draft"] : ["target"]) {
-    const y = Y[which], pointer = frame[which] ?? 0, kv = c ? (which === "target" ? c.target_kv : c.draft_kv) : null;
-    for (const s of tape(trace, m, frame, which, a, b)) {
-      add(which + s.at, "cell " + s.state + (s.label === "no KV" ? " lacks" : ""), s.at, y, {
-        h: Y.cell, text: clip(s.label, Math.floor((w(s.at) - 0.7) / 0.53)), title: "slot " + s.at + ": " + s.state + (s.label ? ", " + clip(s.label, 60) : ""),
-      });
+  return withTapes();
+
+  // Both caches: slots under the tokens, the pointer at the first slot that is not computed, the way back as an arrow.
+  function withTapes() {
+    for (const which of m.hasDraft ? ["target", "draft"] : ["target"]) {
+      const y = Y[which], pointer = frame[which] ?? 0, kv = c && frame.stage === "rewind" ? cacheOf(c, which) : null;
+      for (const { at, state, label } of tape(trace, m, frame, which, a, b)) {
+        const text = clip(label, Math.floor((w(at) - 0.7) / 0.53));
+        const title = `slot ${at}: ${state}` + (label ? ", " + clip(label, 60) : "");
+        add(which + at, "cell " + state + (label === "no KV" ? " lacks" : ""), at, y, { h: Y.cell, text, title });
+      }
+      items.push({ key: "p" + which, cls: "pointer", x: x(pointer), y: y - 0.25, h: Y.cell + 0.5, text: "C = " + pointer });
+      if (!kv || kv.written <= pointer) continue;
+      const from = x(kv.written), low = y + Y.cell + 1.15;
+      lines.push({ key: "r" + which, cls: "rewind", x1: from, y1: low, x2: x(pointer) + 0.75, y2: low });
+      items.push({ key: "rl" + which, cls: "rewound", x: from + 0.3, y: low - 0.7, text: "rewind " + (kv.written - pointer) });
     }
-    items.push({ key: "p" + which, cls: "pointer", x: x(pointer), y: y - 0.25, h: Y.cell + 0.5, text: "C = " + pointer });
-    const from = kv && since(frame, "rewind") && frame.stage !== "end" ? kv.written : pointer;
-    if (from > pointer) {
-      lines.push({ key: "r" + which, cls: "rewind", x1: x(from), y1: y + Y.cell + 1.15, x2: x(pointer) + 0.75, y2: y + Y.cell + 1.15 });
-      items.push({ key: "rl" + which, cls: "rewound", x: x(from) + 0.3, y: y + Y.cell + 0.45, text: "rewind " + (from - pointer) });
-    }
+    return { items, lines };
   }
-  return { items, lines };
 }
 
 // ---------------------------------------------------------------- the ledger
@@ -328,22 +348,29 @@ export function ledger(trace, m, frame, selected) {
     const late = has ? [] : c.last_top.tokens.filter(([id]) => id === c.last);
     const rows = [...shown, ...late].map(([id, p]) => ({ label: name(id, 0), p, role: id === c.last ? "drawn" : "" }));
     const rest = 1 - rows.reduce((s, r) => s + r.p, 0);
-    return { kind: "last", row: c.proposed.length, label: m.text[c.committed_after - 1], rows, rest: { p: Math.max(0, rest) }, last: c.last_kind };
+    const label = m.text[c.committed_after - 1];
+    return { kind: "last", row: c.proposed.length, label, rows, rest: { p: Math.max(0, rest) }, last: c.last_kind };
   }
   const d = c.decisions[selected - 1], state = d ? standing(c, frame, selected) : null;
   if (!d || !state) return null;
   const known = since(frame, "target"), drawn = d.status === "rejected" && since(frame, "last") ? c.last : null;
   const must = new Set([d.token, known && d.status === "rejected" ? c.last : d.token]);
-  const weight = (r) => (known ? Math.max(r.p, r.q) : r.q), ranked = [...d.bars].sort((s, t) => weight(t) - weight(s) || s.token - t.token);
+  const weight = (r) => (known ? Math.max(r.p, r.q) : r.q);
+  const ranked = [...d.bars].sort((s, t) => weight(t) - weight(s) || s.token - t.token);
   const room = 6 - ranked.filter((r) => must.has(r.token)).length;
-  let free = 0;
-  const rows = ranked.filter((r) => must.has(r.token) || (weight(r) > 0 && free++ < room)).map((r) => ({
-    label: name(r.token, selected), p: known ? r.p : null, q: r.q, min: known ? Math.min(r.p, r.q) : null,
-    residual: known && d.alpha < 1 - 1e-12 ? r.residual : null, role: r.token === d.token ? "proposed" : r.token === drawn ? "drawn" : "",
+  let taken = 0;
+  const role = (id) => (id === d.token ? "proposed" : id === drawn ? "drawn" : ""), some = known && d.alpha < 1 - 1e-12;
+  const rows = ranked.filter((r) => must.has(r.token) || (weight(r) > 0 && taken++ < room)).map((r) => ({
+    label: name(r.token, selected), role: role(r.token), q: r.q,
+    p: known ? r.p : null, min: known ? Math.min(r.p, r.q) : null, residual: some ? r.residual : null,
   }));
-  const left = (key, whole) => known || key === "q" ? Math.max(0, whole - rows.reduce((s, r) => s + (r[key] ?? 0), 0)) : null;
-  const rest = { p: left("p", 1), q: left("q", 1), min: left("min", d.alpha), residual: known && d.alpha < 1 - 1e-12 ? left("residual", 1) : null };
-  return { kind: "decision", position: selected, row: selected - 1, label: m.drafts[frame.cycle][selected - 1], state, known, d, rows, rest, greedy: isGreedy(trace), rule: trace.meta.verify };
+  const left = (key, whole) => Math.max(0, whole - rows.reduce((s, r) => s + r[key], 0));
+  const rest = {
+    q: left("q", 1), p: known ? left("p", 1) : null, min: known ? left("min", d.alpha) : null,
+    residual: some ? left("residual", 1) : null,
+  };
+  const label = m.drafts[frame.cycle][selected - 1];
+  return { kind: "decision", position: selected, row: selected - 1, label, state, known, d, rows, rest };
 }
 
 /** The acceptance test in words: what was compared with what. */
@@ -364,80 +391,130 @@ export function test(trace, m, frame, d) {
 
 // ---------------------------------------------------------------- the sentence
 
+const ENDS = {
+  eos: "ends with the end-of-text token",
+  stop: "ends at a stop string",
+  length: "ends at the token limit",
+  context: "ends because the context is full",
+};
+
+/** What each stage says. `at(i)` quotes the committed token i, `d(k)` names draft k, L and K count tokens and drafts. */
+const SAY = {
+  prefill({ trace, at }) {
+    const { target, draft } = trace.prefill;
+    const all = draft === target ? "both models" : `the target (and ${draft} to the draft)`;
+    const who = draft === null ? "the target" : all;
+    return (
+      `Prefill feeds the first ${plural(target, "prompt token")} to ${who}. ` +
+      `The last one, ${at(trace.prompt.length - 1)}, is pending: it is committed, but no cache holds its K and V yet.`
+    );
+  },
+
+  start({ frame, c, L, K, at }) {
+    const lacks = c.draft_kv && K ? L - c.draft_kv.before : 0;
+    const more = lacks > 1 ? ` The draft stands at ${c.draft_kv.before}: it lacks ${plural(lacks, "token")}.` : "";
+    const head = `Cycle ${c.index} starts with ${L} committed tokens; the target has computed ${frame.target}`;
+    return `${head}, and ${at(L - 1)} is pending.${more}`;
+  },
+
+  catchup({ frame, c, at }) {
+    const from = c.draft_kv.before;
+    const fed = Array.from({ length: frame.draft - from }, (_, i) => from + i);
+    const what = fed.length > 6 ? plural(fed.length, "committed token") : list(fed.map(at));
+    const move = `its pointer moves from ${from} to ${frame.draft}`;
+    return `The draft catches up with the committed text: it feeds ${what}, and ${move}.`;
+  },
+
+  draft({ frame, c, K, d }) {
+    const fed = frame.k > 1 && c.draft_kv ? `The draft feeds ${sub(frame.k - 1)} and` : "The draft";
+    const head = `${fed} proposes ${d(frame.k)}, to which it gives q = ${num(c.decisions[frame.k - 1].q)}.`;
+    return head + (frame.k === K && c.draft_kv ? ` It has not fed ${sub(K)} itself: its pointer stops at ${frame.draft}.` : "");
+  },
+
+  target({ frame, c, L, K, at }) {
+    const from = c.target_kv.before, slots = plural(frame.target - from, "new KV slot");
+    const over = K ? `${at(L - 1)} and ${plural(K, "draft")}` : `${at(L - 1)} alone`;
+    const rows = plural(K + 1, "row") + " of logits", move = `its pointer jumps from ${from} to ${frame.target}`;
+    return `The target runs one forward over ${over}: ${rows} and ${slots} at once; ${move}.`;
+  },
+
+  verdict({ trace, m, frame, c, d }) {
+    const x = c.decisions[frame.k - 1];
+    const head = `Row ${frame.k - 1} judges ${d(frame.k)}: ${test(trace, m, frame, x)}.`;
+    if (x.accepted) return `${head} Accepted.`;
+    const behind = c.decisions.filter((y) => y.status === "unused").length;
+    if (!behind) return `${head} Rejected.`;
+    const rest = behind === 1 ? "the draft behind it is" : `the ${behind} drafts behind it are`;
+    return `${head} Rejected; ${rest} discarded unseen.`;
+  },
+
+  last({ trace, c, K, at }) {
+    const y = at(c.committed_after - 1);
+    if (c.last_kind === "bonus" && K) return `All drafts are accepted, so row ${K} gives one token more: the bonus ${y}.`;
+    if (c.last_kind === "bonus") return `Nothing was proposed: row 0 gives the next token, ${y}, as in plain decoding.`;
+    const bar = c.decisions.find((x) => x.status === "rejected")?.bars.find((x) => x.token === c.last);
+    if (isGreedy(trace) || !bar) return `The target puts ${y} there instead: the correction.`;
+    if (c.degenerate_residual) return `The residual is empty to the last digit, so the correction ${y} is drawn from p itself.`;
+    return `The correction ${y} is drawn from the residual [p − q]₊, where its share is ${num(bar.residual)}.`;
+  },
+
+  commit({ c, L }) {
+    const last = { bonus: "the bonus", correction: "the correction" }[c.last_kind], drafts = plural(c.accepted, "draft");
+    const alone = c.last_kind === "bonus" ? "its one token" : `${last ?? "nothing"} alone`;
+    const what = !c.accepted ? alone : last ? `${drafts} and ${last}` : drafts;
+    const cut = `${plural(c.stop_cut, "draft")} behind it ${c.stop_cut === 1 ? "is" : "are"} cut`;
+    const head = `The cycle commits ${what}: the text grows by ${c.emitted.length}, from ${L} to ${c.committed_after} tokens.`;
+    return head + (c.stop_cut ? ` The text ends here: ${cut}.` : "");
+  },
+
+  rewind({ trace, frame, c, K, at }) {
+    const t = c.target_kv, r = c.draft_kv ?? t, moves = [];
+    const over = trace.finish_reason && frame.cycle === trace.cycles.length - 1;
+    const next = at(c.committed_after - 1) + (over ? " needs no KV: the run is over" : " is pending");
+    if (t.written > t.after) moves.push(`the target from ${t.written} to ${t.after}`);
+    if (c.draft_kv && r.written > r.after) moves.push(`the draft from ${r.written} to ${r.after}`);
+    if (!moves.length) {
+      const lacks = r.after < t.after && !over ? `, and the draft also lacks ${sub(K)}` : "";
+      const what = c.last_kind === "bonus" ? "bonus" : "token";
+      return `Nothing to rewind: every slot holds a committed token. The ${what} ${next}${lacks}.`;
+    }
+    const low = Math.min(t.after, r.after), high = Math.max(t.written, r.written);
+    const slots = high - low > 1 ? `Slots ${low}–${high - 1} stay` : `Slot ${low} stays`;
+    return `Rewind: ${list(moves)}. ${slots} in memory, unreachable until overwritten; ${next}.`;
+  },
+
+  end({ trace, m }) {
+    const s = m.totals.at(-1), why = ENDS[trace.finish_reason];
+    if (!s.cycles) return why ? `The run has no cycle: it ${why}.` : "The run has no cycle yet.";
+    const speed = `${(s.emitted / s.cycles).toFixed(2)} tokens per cycle`;
+    const rate = s.judged ? ` ${s.accepted} of ${s.judged} drafts were accepted (${percent(s.accepted / s.judged)}).` : "";
+    return `The run ${why ?? "was left"} after ${plural(s.cycles, "cycle")} and ${plural(s.emitted, "token")}: ${speed}.${rate}`;
+  },
+};
+
 /** One sentence or two about a step, with its numbers. @param {Frame} frame */
 export function narrate(trace, m, frame) {
-  const c = trace.cycles[frame.cycle], L = c?.committed_before ?? trace.prompt.length, K = c?.proposed.length ?? 0;
+  const c = trace.cycles[frame.cycle];
   const at = (i) => quote(m.text[i]), d = (k) => `${sub(k)} = ${quote(m.drafts[frame.cycle][k - 1])}`;
-  switch (frame.stage) {
-    case "prefill": {
-      const p = trace.prefill, n = trace.prompt.length;
-      const who = p.draft === null ? "the target" : p.draft === p.target ? "both models" : `the target (and ${p.draft} to the draft)`;
-      return `Prefill feeds the first ${plural(p.target, "prompt token")} to ${who}. The last one, ${at(n - 1)}, is pending: it is committed, but no cache holds its K and V yet.`;
-    }
-    case "start": {
-      const lacks = c.draft_kv ? L - c.draft_kv.before : 0;
-      const more = lacks > 1 && K ? ` The draft stands at ${c.draft_kv.before}: it lacks ${plural(lacks, "token")}.` : "";
-      return `Cycle ${c.index} starts with ${L} committed tokens; the target has computed ${frame.target}, and ${at(L - 1)} is pending.${more}`;
-    }
-    case "catchup": {
-      const from = c.draft_kv.before, fed = Array.from({ length: frame.draft - from }, (_, i) => from + i);
-      const what = fed.length > 6 ? plural(fed.length, "committed token") : list(fed.map(at));
-      return `The draft catches up with the committed text: it feeds ${what}, and its pointer moves from ${from} to ${frame.draft}.`;
-    }
-    case "draft": {
-      const x = c.decisions[frame.k - 1], fed = frame.k > 1 && c.draft_kv ? `The draft feeds ${sub(frame.k - 1)} and` : "The draft";
-      return `${fed} proposes ${d(frame.k)}, to which it gives q = ${num(x.q)}.` + (frame.k === K && c.draft_kv ? ` It has not fed ${sub(K)} itself: its pointer stops at ${frame.draft}.` : "");
-    }
-    case "target": {
-      if (!K) return `The target runs one forward over ${at(L - 1)} alone: one row of logits, one new KV slot; its pointer moves from ${c.target_kv.before} to ${frame.target}.`;
-      return `The target runs one forward over ${at(L - 1)} and ${plural(K, "draft")}: ${K + 1} rows of logits and ${frame.target - c.target_kv.before} new KV slots at once; its pointer jumps from ${c.target_kv.before} to ${frame.target}.`;
-    }
-    case "verdict": {
-      const x = c.decisions[frame.k - 1], behind = c.decisions.filter((y) => y.status === "unused").length;
-      const head = `Row ${frame.k - 1} judges ${d(frame.k)}: ${test(trace, m, frame, x)}`;
-      if (x.accepted) return `${head}. Accepted.`;
-      return `${head}. Rejected` + (behind ? `; ${behind === 1 ? "the draft" : `the ${behind} drafts`} behind it ${behind === 1 ? "is" : "are"} discarded unseen.` : ".");
-    }
-    case "last": {
-      const y = at(c.committed_after - 1);
-      if (c.last_kind === "bonus") return K ? `All ${K} drafts were accepted, so row ${K} gives one more token for free: the bonus ${y}.` : `Nothing was proposed: row 0 gives the next token, ${y}, as in plain decoding.`;
-      const x = c.decisions.find((r) => r.status === "rejected"), bar = x?.bars.find((r) => r.token === c.last);
-      if (isGreedy(trace) || !bar) return `The target puts ${y} there instead: the correction.`;
-      if (c.degenerate_residual) return `The residual is empty to the last digit, so the correction ${y} is drawn from p itself.`;
-      return `The correction ${y} is drawn from the residual [p − q]₊, where its share is ${num(bar.residual)}.`;
-    }
-    case "commit": {
-      const n = c.emitted.length, cut = c.stop_cut ? ` The text ends here: ${plural(c.stop_cut, "draft")} behind it ${c.stop_cut === 1 ? "is" : "are"} cut.` : "";
-      const words = c.accepted ? `${plural(c.accepted, "draft")}${c.last === null ? "" : " and the " + (c.last_kind === "bonus" ? "bonus" : "correction")}` : c.last_kind === "bonus" ? "its one token" : "the correction alone";
-      return `The cycle commits ${words}: the text grows by ${n}, from ${L} to ${c.committed_after} tokens.${cut}`;
-    }
-    case "rewind": {
-      const t = c.target_kv, r = c.draft_kv, moves = [];
-      if (t.written > t.after) moves.push(`the target from ${t.written} to ${t.after}`);
-      if (r && r.written > r.after) moves.push(`the draft from ${r.written} to ${r.after}`);
-      const over = trace.finish_reason && frame.cycle === trace.cycles.length - 1, next = at(c.committed_after - 1) + (over ? " needs no KV: the run is over" : " is pending"), high = Math.max(t.written, r?.written ?? 0), low = Math.min(t.after, r?.after ?? t.after);
-      if (!moves.length) return `Nothing to rewind: every slot holds a committed token. The bonus ${next}` + (r && r.after < t.after && !over ? `, and the draft also lacks ${sub(K)}.` : ".");
-      return `Rewind: ${list(moves)}. ${high - low > 1 ? `Slots ${low}–${high - 1} stay` : `Slot ${low} stays`} in memory, unreachable until overwritten; ${next}.`;
-    }
-    default: {
-      const s = m.totals.at(-1), why = { eos: "with the end-of-text token", stop: "at a stop string", length: "at the token limit", context: "because the context is full" }[trace.finish_reason];
-      if (!s.cycles) return `The run has no cycle${why ? `: it ended ${why}` : " yet"}.`;
-      const rate = s.judged ? ` ${s.accepted} of ${s.judged} drafts were accepted (${(100 * s.accepted / s.judged).toFixed(0)} %).` : "";
-      return `The run ${why ? "ends " + why : "was left"} after ${plural(s.cycles, "cycle")} and ${plural(s.emitted, "token")}: ${(s.emitted / s.cycles).toFixed(2)} tokens per cycle.${rate}`;
-    }
-  }
+  return SAY[frame.stage]({ trace, m, frame, c, L: c?.committed_before, K: c?.proposed.length, at, d });
 }
 
 // ---------------------------------------------------------------- elements
 
+const STAGES = { catchup: "draft catches up", target: "target forward", end: "" };
 const ICONS = {
   "prev-cycle": "M4 3v10M13 3 6 8l7 5z", prev: "M11 3 4 8l7 5z", play: "M5 2.5 13 8l-8 5.5z", pause: "M5 3v10M11 3v10",
-  next: "M5 3l7 5-7 5z", "next-cycle": "M12 3v10M3 3l7 5-7 5z", reject: "M4 4l8 8M12 4l-8 8", help: "M6 6a2.2 2.2 0 1 1 3 2c-.8.4-1 .8-1 1.6M8 12.4v.4",
+  next: "M5 3l7 5-7 5z", "next-cycle": "M12 3v10M3 3l7 5-7 5z", reject: "M4 4l8 8M12 4l-8 8",
+  help: "M6 6a2.2 2.2 0 1 1 3 2c-.8.4-1 .8-1 1.6M8 12.4v.4",
 };
 const SPEEDS = [0.5, 1, 2, 4], TICK = 1300;
-const HELP = [["← →", "step"], ["Shift ← →", "cycle"], ["Home End", "first, last step"], ["Space", "play or pause"], ["R", "next rejection"], ["1 … 9", "a draft in the ledger"], ["P", "large type"], ["?", "this help"], ["Esc", "leave the player"]];
-const LEGEND = [["valid", "valid"], ["provisional", "provisional: not committed"], ["stale", "stale: unreachable"], ["free", "free"]];
-const MARKS = [["accepted", "accepted"], ["rejected", "rejected"], ["unused", "discarded"], ["cut", "cut"], ["correction", "correction"], ["bonus", "bonus"]];
+const HELP = [
+  ["← →", "step"], ["Shift ← →", "cycle"], ["Home End", "first, last step"], ["Space", "play or pause"],
+  ["R", "next rejection"], ["1 … 9", "a draft in the ledger"], ["P", "large type"],
+  ["?", "this help"], ["Esc", "leave the player"],
+];
+const LEGEND = { valid: "valid", provisional: "provisional: not committed", stale: "stale: unreachable", free: "free" };
+const NAMES = { unused: "discarded" };
 
 const el = (tag, cls, ...inside) => {
   const node = document.createElement(tag);
@@ -464,6 +541,7 @@ const button = (name, label, act) => {
   node.addEventListener("click", act);
   return node;
 };
+const option = (value, text) => Object.assign(el("option", "", text), { value });
 /** A token label: its leading white-space mark is quieter than the rest. */
 const token = (label) => {
   const [, lead, rest] = /^([␣↵⇥]*)([^]*)$/.exec(label), node = el("bdi", "token");
@@ -509,8 +587,10 @@ function drawLine(node, item) {
   const { x1, y1, x2, y2 } = item, along = item.cls === "rewind";
   node.setAttribute("class", item.cls);
   const a = Math.atan2(y2 - y1, x2 - x1), tip = 0.42, spread = 0.5;
-  const head = [a + spread, a - spread].map((t) => `${(x2 - tip * Math.cos(t)).toFixed(3)} ${(y2 - tip * Math.sin(t)).toFixed(3)}`);
-  node.setAttribute("d", `M${x1.toFixed(3)} ${y1.toFixed(3)}L${x2.toFixed(3)} ${y2.toFixed(3)}M${head[0]}L${x2.toFixed(3)} ${y2.toFixed(3)}L${head[1]}` + (along ? `M${x1.toFixed(3)} ${y1 - 0.3}v.6` : ""));
+  const point = (x, y) => `${x.toFixed(3)} ${y.toFixed(3)}`, to = point(x2, y2);
+  const head = [a + spread, a - spread].map((t) => point(x2 - tip * Math.cos(t), y2 - tip * Math.sin(t)));
+  const start = along ? `M${point(x1, y1 - 0.3)}v.6` : "";
+  node.setAttribute("d", `M${point(x1, y1)}L${to}M${head[0]}L${to}L${head[1]}${start}`);
 }
 
 const bar = (cls, share) => {
@@ -519,19 +599,24 @@ const bar = (cls, share) => {
   return node;
 };
 
+const UNJUDGED = { proposed: "not judged yet", cut: "behind the end of the text", unused: "discarded: never judged" };
+const PARTS = [["min", "both"], ["excess-p", "p only"], ["excess-q over", "q only"]];
+
 /** The ledger's elements for its data; `test` is the acceptance test in words. */
 function drawLedger(data, words) {
   const last = data.kind === "last", { rows, rest } = data, every = [...rows, { label: "rest", ...rest, role: "rest" }];
-  const top = Math.max(...every.map((r) => Math.max(r.p ?? 0, r.q ?? 0)), 1e-9), most = Math.max(...every.map((r) => r.residual ?? 0), 1e-9);
+  const top = Math.max(...every.map((r) => Math.max(r.p ?? 0, r.q ?? 0)), 1e-9);
+  const most = Math.max(...every.map((r) => r.residual ?? 0), 1e-9);
   const title = el("h3", "", last ? (data.row ? "bonus" : "next token") : sub(data.position), token(clip(data.label, 24)));
   const mark = last ? data.last : data.state;
-  title.append(el("span", "verdict " + mark, mark === "proposed" ? "proposed" : `${GLYPH[mark]} ${last && !data.row ? "drawn" : mark}`));
+  const verdict = [GLYPH[mark], last && !data.row ? "drawn" : NAMES[mark] ?? mark].filter(Boolean).join(" ");
+  title.append(el("span", "verdict " + mark, verdict));
   title.append(el("span", "row-name", "row " + data.row));
   const head = [title];
   if (!last && data.known) {
     const { d } = data, strips = el("div", "strips"), judged = data.state === "accepted" || data.state === "rejected";
     const testStrip = el("div", "strip test"), t = d.accept_probability;
-    testStrip.append(el("p", "", judged ? words : data.state === "proposed" ? "not judged yet" : data.state === "cut" ? "behind the end of the text" : "discarded: never judged"));
+    testStrip.append(el("p", "", judged ? words : UNJUDGED[data.state]));
     if (judged && d.u !== null && t !== null) {
       const axis = el("div", "axis", bar("accept", t), bar("reject", 1 - t)), u = el("b", "u", el("span", "", "u"));
       u.style.left = (d.u * 100).toFixed(2) + "%";
@@ -539,7 +624,8 @@ function drawLedger(data, words) {
       testStrip.append(axis);
     } else if (judged) testStrip.append(el("div", "axis", d.accepted ? bar("accept", 1) : bar("reject", 1)));
     else testStrip.append(el("div", "axis none"));
-    const mass = el("div", "strip mass", el("p", "", `accept α = ${num(d.alpha)}`, el("span", "beta", `reject β = ${num(Math.max(0, 1 - d.alpha))}`)));
+    const beta = el("span", "beta", `reject β = ${num(Math.max(0, 1 - d.alpha))}`);
+    const mass = el("div", "strip mass", el("p", "", `accept α = ${num(d.alpha)}`, beta));
     mass.append(el("div", "axis", bar("accept", d.alpha), bar("reject", 1 - d.alpha)));
     strips.append(testStrip, mass);
     head.push(strips);
@@ -548,7 +634,7 @@ function drawLedger(data, words) {
   for (const name of last ? ["token", "", "p"] : ["token", "p over q", "p", "q", "min", "residual"]) {
     const th = el("th", name === "" || name === "p over q" ? "plot" : name, name);
     th.scope = "col";
-    if (name === "p over q" && data.known) th.append(...[["min", "both"], ["excess-p", "p only"], ["excess-q over", "q only"]].map(([cls, text]) => el("span", "part", el("i", cls), text)));
+    if (name === "p over q" && data.known) th.append(...PARTS.map(([cls, text]) => el("span", "part", el("i", cls), text)));
     thead.append(th);
   }
   table.append(el("thead", "", thead));
@@ -556,17 +642,19 @@ function drawLedger(data, words) {
   for (const r of every) {
     const name = r.role === "rest" ? el("span", "quiet", "rest") : token(clip(r.label, 14)), label = el("th", "name", name);
     label.scope = "row";
-    if (r.role === "drawn") label.prepend(el("span", "glyph " + (last ? data.last : "correction"), last ? GLYPH[data.last] : GLYPH.correction));
-    if (r.role === "proposed" && GLYPH[data.state]) label.prepend(el("span", "glyph " + data.state, GLYPH[data.state]));
+    const sign = r.role === "drawn" ? (last ? data.last : "correction") : r.role === "proposed" ? data.state : "";
+    if (GLYPH[sign]) label.prepend(el("span", "glyph " + sign, GLYPH[sign]));
     const plot = el("td", "plot"), p = r.p ?? 0, q = r.q ?? 0, min = r.min ?? 0;
     if (last) plot.append(el("div", "bars", bar("mass-p", p / top)));
     else {
       if (data.known) plot.append(el("div", "bars", bar("min", min / top), bar("excess-p", (p - min) / top)));
-      plot.append(el("div", "bars q", bar(data.known ? "min" : "excess-q", (data.known ? min : q) / top), bar("excess-q over", data.known ? (q - min) / top : 0)));
+      if (data.known) plot.append(el("div", "bars", bar("min", min / top), bar("excess-q over", (q - min) / top)));
+      else plot.append(el("div", "bars", bar("excess-q", q / top)));
     }
     const cells = last ? [num(r.p)] : [num(r.p), num(r.q), num(r.min)];
     const tr = el("tr", r.role, label, plot, ...cells.map((v) => el("td", "n", v)));
-    if (!last) tr.append(el("td", "n residual", el("div", "bars", bar("residual", (r.residual ?? 0) / most)), el("span", "", num(r.residual))));
+    const share = el("div", "bars", bar("residual", (r.residual ?? 0) / most));
+    if (!last) tr.append(el("td", "n residual", share, el("span", "", num(r.residual))));
     body.append(tr);
   }
   table.append(body);
@@ -587,7 +675,9 @@ function onDark(node) {
  * @param {HTMLElement} host  @param {Store} store  @returns {() => void} takes everything away again
  */
 export function mount(host, store) {
-  let trace, m, frame, at = 0, picked = null, playing = 0, speed = 1, asked = 0, ledgerKey = "", sideKey = "", aim = -1, saving = 0;
+  let trace, m, frame, at = 0, picked = null; // what is drawn
+  let playing = 0, speed = 1, saving = 0, asked = 0; // timers and requests
+  let ledgerKey = "", sideKey = "", aim = -1; // what stands already
   const offs = [];
   const root = el("section", "specdec-player");
   root.tabIndex = 0;
@@ -596,7 +686,8 @@ export function mount(host, store) {
   const dark = () => { root.dataset.theme = onDark(host) ? "dark" : "light"; };
 
   // header and controls
-  const cycleName = el("strong", "cycle"), facts = el("span", "facts"), badges = el("span", "badges"), stageName = el("span", "stage");
+  const cycleName = el("strong", "cycle"), stageName = el("span", "stage");
+  const facts = el("span", "facts"), badges = el("span", "badges");
   const go = (i) => { stop(); show(i); };
   const hop = (d) => go(cycleStep(d));
   const playButton = button("play", "Play (space)", () => (playing ? stop() : play()));
@@ -604,7 +695,7 @@ export function mount(host, store) {
   Object.assign(scrub, { type: "range", min: "0", step: "1", value: "0" });
   scrub.setAttribute("aria-label", "step");
   scrub.addEventListener("input", () => go(+scrub.value));
-  const speedPick = el("select", "speed", ...SPEEDS.map((s) => { const o = el("option", "", s + "×"); o.value = String(s); return o; }));
+  const speedPick = el("select", "speed", ...SPEEDS.map((s) => option(String(s), s + "×")));
   speedPick.value = "1";
   speedPick.setAttribute("aria-label", "speed");
   speedPick.addEventListener("change", () => { speed = +speedPick.value; });
@@ -612,8 +703,15 @@ export function mount(host, store) {
   help.hidden = true;
   const helpButton = button("help", "Keys (?)", () => toggleHelp());
   const rejectButton = button("reject", "Next rejection (R)", () => go(nextRejection()));
-  const controls = el("div", "controls", button("prev-cycle", "Previous cycle (Shift ←)", () => hop(-1)), button("prev", "Previous step (←)", () => go(at - 1)), playButton,
-    button("next", "Next step (→)", () => go(at + 1)), button("next-cycle", "Next cycle (Shift →)", () => hop(1)), scrub, rejectButton, speedPick, helpButton);
+  const controls = el(
+    "div", "controls",
+    button("prev-cycle", "Previous cycle (Shift ←)", () => hop(-1)),
+    button("prev", "Previous step (←)", () => go(at - 1)),
+    playButton,
+    button("next", "Next step (→)", () => go(at + 1)),
+    button("next-cycle", "Next cycle (Shift →)", () => hop(1)),
+    scrub, rejectButton, speedPick, helpButton,
+  );
   const reject = el("select"), live = el("label", "live", "reject at position ", reject), status = el("p", "status");
   status.setAttribute("role", "status");
   reject.addEventListener("change", () => {
@@ -623,20 +721,25 @@ export function mount(host, store) {
   });
 
   // lanes
-  const names = el("div", "names"), strip = el("div", "strip-lanes"), pane = el("div", "pane", strip), lines = svg("svg", { class: "lines", "aria-hidden": "true" });
+  const names = el("div", "names"), strip = el("div", "strip-lanes"), pane = el("div", "pane", strip);
+  const lines = svg("svg", { class: "lines", "aria-hidden": "true" });
   pane.setAttribute("role", "img");
   const items = el("div", "items");
   strip.append(lines, items);
   const drawItems = keyed(items, () => el("div"), drawItem), drawLines = keyed(lines, () => svg("path", {}), drawLine);
-  const legend = el("div", "legend", ...LEGEND.map(([cls, text]) => el("span", "", el("i", "cell " + cls), text)),
-    el("span", "marks", ...MARKS.map(([cls, text]) => el("span", "", el("span", "glyph " + cls, GLYPH[cls]), text))));
+  const marks = Object.entries(GLYPH).map(([cls, glyph]) => el("span", "", el("span", "glyph " + cls, glyph), NAMES[cls] ?? cls));
+  const slots = Object.entries(LEGEND).map(([cls, text]) => el("span", "", el("i", "cell " + cls), text));
+  const legend = el("div", "legend", ...slots, el("span", "marks", ...marks));
   items.addEventListener("click", (event) => {
     const pick = event.target.closest("[data-pick]")?.dataset.pick;
     if (pick) select(+pick);
   });
   const words = el("p", "narration"), ledgerBox = el("div", "ledger"), side = el("div", "side");
   words.setAttribute("aria-live", "polite");
-  root.append(el("header", "", cycleName, stageName, facts, badges), controls, live, status, el("div", "lanes", names, pane), legend, words, el("div", "below", ledgerBox, side), help);
+  root.append(
+    el("header", "", cycleName, stageName, facts, badges), controls, live, status,
+    el("div", "lanes", names, pane), legend, words, el("div", "below", ledgerBox, side), help,
+  );
   host.append(root);
 
   const em = () => parseFloat(getComputedStyle(root).fontSize) || 14;
@@ -657,14 +760,23 @@ export function mount(host, store) {
     strip.style.height = tall + "em";
     lines.setAttribute("viewBox", `0 0 ${total} ${tall}`);
     lines.style.cssText = `width:${total}em;height:${tall}em`;
-    const lane = (y, text, more = "") => { const n = el("span", "", text, el("em", "", more)); n.style.top = y + "em"; return n; };
-    names.replaceChildren(lane(Y.ruler, "pos", "ition"), lane(Y.text + 0.4, "text"), lane(Y.drafts + 0.4, "drafts"), lane(Y.rows + 0.15, "rows"), lane(Y.target + 0.2, "target", " KV"), ...(m.hasDraft ? [lane(Y.draft + 0.2, "draft", " KV")] : []));
+    const lane = (y, text, more = "") => {
+      const name = el("span", "", text, el("em", "", more));
+      name.style.top = y + "em";
+      return name;
+    };
+    names.replaceChildren(
+      lane(Y.ruler, "pos", "ition"), lane(Y.text + 0.4, "text"), lane(Y.drafts + 0.4, "drafts"), lane(Y.rows + 0.15, "rows"),
+      lane(Y.target + 0.2, "target", " KV"), ...(m.hasDraft ? [lane(Y.draft + 0.2, "draft", " KV")] : []),
+    );
     names.style.height = tall + "em";
     const gamma = Math.max(trace.meta.gamma, ...trace.cycles.map((c) => c.proposed.length)), value = trace.meta.forced;
-    const option = (v, text) => { const o = el("option", "", text); o.value = v; return o; };
-    reject.replaceChildren(option("", "–"), option("0", "accept all"), ...Array.from({ length: gamma }, (_, i) => option(String(i + 1), String(i + 1))));
-    reject.value = value === null || value === undefined ? "" : String(value);
-    badges.replaceChildren(...(value !== null && value !== undefined ? [el("span", "badge", value ? `forced: reject at ${value}` : "forced: accept all")] : []), ...(trace.meta.lossless ? [] : [el("span", "badge", "not lossless")]));
+    const places = Array.from({ length: gamma }, (_, i) => option(String(i + 1), String(i + 1)));
+    reject.replaceChildren(option("", "–"), option("0", "accept all"), ...places);
+    reject.value = Number.isInteger(value) ? String(value) : "";
+    const flags = trace.meta.lossless ? [] : ["not lossless"];
+    if (Number.isInteger(value)) flags.unshift(value ? `forced: reject at ${value}` : "forced: accept all");
+    badges.replaceChildren(...flags.map((text) => el("span", "badge", text)));
     show(Math.min(store.get("step") ?? 0, m.frames.length - 1), true);
   }
 
@@ -690,9 +802,12 @@ export function mount(host, store) {
     root.dataset.draftPointer = frame.draft === null ? "" : String(frame.draft);
     const firstIndex = trace.cycles[0]?.index ?? 0, lastIndex = trace.cycles.at(-1)?.index ?? 0;
     put(cycleName, prefill ? "before cycle " + firstIndex : frame.stage === "end" ? "end" : "cycle " + c.index);
-    put(stageName, { prefill: "prefill", start: "start", catchup: "draft catches up", draft: "draft", target: "target forward", verdict: "verdict", last: c?.last_kind === "correction" ? "correction" : c?.proposed.length ? "bonus" : "next token", commit: "commit", rewind: "rewind", end: "" }[frame.stage]);
+    const drawn = c?.last_kind === "correction" ? "correction" : c?.proposed.length ? "bonus" : "next token";
+    put(stageName, frame.stage === "last" ? drawn : STAGES[frame.stage] ?? frame.stage);
     const gamma = c ? c.proposed.length : trace.meta.gamma;
-    put(facts, `${trace.cycles.length === 1 ? "1 cycle" : `cycles ${firstIndex}–${lastIndex}`}  ·  γ = ${gamma}  ·  ${isGreedy(trace) ? "greedy" : "T = " + temperature(trace)}  ·  ${RULES[trace.meta.verify] ?? trace.meta.verify + " rule"}`);
+    const span = trace.cycles.length === 1 ? "1 cycle" : `cycles ${firstIndex}–${lastIndex}`;
+    const heat = isGreedy(trace) ? "greedy" : "T = " + temperature(trace);
+    put(facts, [span, `γ = ${gamma}`, heat, trace.meta.verify + " rule"].join("  ·  "));
     scrub.value = String(at);
     scrub.setAttribute("aria-valuetext", cycleName.textContent + ", " + stageName.textContent);
     const sentence = narrate(trace, m, frame);
@@ -712,7 +827,8 @@ export function mount(host, store) {
 
   function follow() {
     const unit = em(), want = Math.round(scrollFor(m.edge, extent(trace, m, frame), (pane.clientWidth || 900) / unit) * unit);
-    if (want !== aim) pane.scrollTo({ left: want, behavior: aim < 0 || still() || Math.abs(want - aim) > 3000 ? "auto" : "smooth" });
+    const jump = aim < 0 || still() || Math.abs(want - aim) > 3000;
+    if (want !== aim) pane.scrollTo({ left: want, behavior: jump ? "auto" : "smooth" });
     aim = want;
   }
 
@@ -735,24 +851,33 @@ export function mount(host, store) {
     const c = frame.stage === "prefill" ? null : trace.cycles[frame.cycle], prompt = trace.prompt.length;
     const upto = !c ? prompt : frame.stage === "end" ? c.committed_after : c.committed_before;
     const title = el("h3", "", "the text", el("span", "row-name", plural(upto, "token") + `, ${upto - prompt} of them new`));
-    const fresh = prose(m.ids.slice(prompt, upto), trace.pieces), before = prose(m.ids.slice(0, prompt), trace.pieces, Math.max(0, 600 - fresh.length));
+    const fresh = prose(m.ids.slice(prompt, upto), trace.pieces);
+    const before = prose(m.ids.slice(0, prompt), trace.pieces, Math.max(1, 600 - fresh.length));
     return [title, el("p", "prose", el("span", "quiet", before), fresh)];
   }
 
   function drawSide(c) {
-    const done = since(frame, "commit") && frame.stage !== "prefill", s = m.totals[c ? frame.cycle + (done ? 1 : 0) : 0], key = frame.cycle + ":" + done + ":" + (frame.stage === "prefill");
+    const done = since(frame, "commit"), key = [frame.cycle, done, frame.stage === "prefill"].join();
+    const s = m.totals[c ? frame.cycle + (done ? 1 : 0) : 0];
     if (key === sideKey) return;
     sideKey = key;
     const parts = [];
     if (c && frame.stage !== "prefill") {
-      const shares = Object.entries(c.seconds), sum = shares.reduce((n, [, v]) => n + v, 0), ms = (v) => (v * 1000).toFixed(v < 0.01 ? 2 : 1);
+      const shares = Object.entries(c.seconds), sum = shares.reduce((n, [, v]) => n + v, 0);
+      const ms = (v) => (v * 1000).toFixed(v < 0.01 ? 2 : 1);
       const axis = el("div", "axis time", ...shares.map(([name, v]) => bar("t-" + name, sum ? v / sum : 0)));
       parts.push(el("h3", "", "time of this cycle", el("span", "n", ms(sum) + " ms")), axis,
         el("ul", "times", ...shares.map(([name, v]) => el("li", "", el("i", "key t-" + name), name, el("span", "n", ms(v))))));
     }
-    const total = (name, value) => el("div", "", el("dt", "", name), el("dd", "", value));
-    parts.push(el("h3", "", trace.dropped ? `since cycle ${trace.cycles[0]?.index ?? 0}` : "so far"), el("dl", "totals", total("cycles", String(s.cycles)), total("tokens", String(s.emitted)),
-      total("tokens per cycle", s.cycles ? (s.emitted / s.cycles).toFixed(2) : "–"), total("accepted drafts", s.judged ? `${s.accepted} of ${s.judged}` : "–"), total("acceptance rate", s.judged ? (100 * s.accepted / s.judged).toFixed(0) + " %" : "–")));
+    const sums = [
+      ["cycles", s.cycles], ["tokens", s.emitted],
+      ["tokens per cycle", s.cycles ? (s.emitted / s.cycles).toFixed(2) : "–"],
+      ["accepted drafts", s.judged ? `${s.accepted} of ${s.judged}` : "–"],
+      ["acceptance rate", s.judged ? percent(s.accepted / s.judged) : "–"],
+    ];
+    parts.push(el("h3", "", trace.dropped ? `since cycle ${trace.cycles[0]?.index ?? 0}` : "so far"));
+    const line = ([name, value]) => el("div", "", el("dt", "", name), el("dd", "", String(value)));
+    parts.push(el("dl", "totals", ...sums.map(line)));
     side.replaceChildren(...parts);
   }
 
@@ -831,8 +956,9 @@ export function mount(host, store) {
 
   root.addEventListener("keydown", onKey);
   pane.addEventListener("scroll", () => requestAnimationFrame(() => m && root.isConnected && drawStrip()), { passive: true });
-  offs.push(store.on("trace", () => { stop(); load(); }), store.on("step", () => { if (store.get("step") !== at) show(store.get("step"), true); }),
-    store.on("status", onStatus), store.on("can_rerun", onStatus));
+  const onTrace = () => { stop(); load(); };
+  const onStep = () => { if (store.get("step") !== at) show(store.get("step"), true); };
+  offs.push(store.on("trace", onTrace), store.on("step", onStep), store.on("status", onStatus), store.on("can_rerun", onStatus));
   const sized = new ResizeObserver(() => { aim = -1; draw(); });
   const themed = new MutationObserver(dark);
   for (const node of [document.documentElement, document.body]) themed.observe(node, { attributes: true });

@@ -15,8 +15,9 @@ from specdec_kernels.errors import InvalidInput, unknown_name
 from specdec_teach.drafters.base import Drafter
 from specdec_teach.events import Observer
 from specdec_teach.hf import ModelRunner
-from specdec_teach.noise import CounterNoise, ForcedNoise, GreedyNoise, Noise
+from specdec_teach.noise import CounterNoise, CoupledNoise, ForcedNoise, GreedyNoise, Noise
 from specdec_teach.result import Result
+from specdec_teach.rules import Rule, rule_of
 from specdec_teach.sampling import Sampling
 from specdec_teach.sequence import Sequence
 from specdec_teach.stops import Limits
@@ -25,7 +26,6 @@ from specdec_teach.trace import SCHEMA_VERSION, Meta
 
 __all__ = ["Engine"]
 
-RULES = ("rejection",)
 CACHES = ("contiguous",)
 
 Prompt = str | Items[int]
@@ -37,8 +37,9 @@ class Engine:
     """Speculative decoding of a causal LM of transformers.
 
     `target`: the model whose distribution is served. `drafter`: who proposes; None decodes plainly. `tokenizer`: needed
-    for prompts and results as text. `gamma`: draft length asked for in a cycle. `observers`: objects with
-    `on_event(event)`, told everything (`specdec_teach.events`).
+    for prompts and results as text. `gamma`: draft length asked for in a cycle. `verify`: "rejection", "block",
+    "coupled"; or a lossy rule, "typical", "threshold", "synthetic", also with its parameters (`specdec_teach.rules`).
+    `observers`: objects with `on_event(event)`, told everything (`specdec_teach.events`).
     InvalidInput: a model that cannot be rolled back or is in training mode, a drafter that does not fit, γ < 0,
     an unknown rule or cache.
     """
@@ -50,11 +51,10 @@ class Engine:
         drafter: Drafter | None = None,
         tokenizer: Any = None,
         gamma: int = 4,
-        verify: str = "rejection",
+        verify: str | Rule = "rejection",
         cache: str = "contiguous",
     ) -> None:
-        if verify not in RULES:
-            raise unknown_name("rule verify=", verify, RULES)
+        self.rule = rule_of(verify)
         if cache not in CACHES:
             raise unknown_name("cache=", cache, CACHES)
         self.gamma = _count("gamma", gamma, 0, "0 for plain decoding, or how many tokens to draft in a cycle")
@@ -64,7 +64,7 @@ class Engine:
         self.drafter = drafter
         self.tokenizer = tokenizer
         self.observers: list[Observer] = []
-        self._verify, self._cache = verify, cache
+        self._cache = cache
 
     @overload  # a text is also a sequence of texts, which mypy cannot tell apart
     def generate(  # type: ignore[overload-overlap]
@@ -180,7 +180,9 @@ class Engine:
             )
         limits = Limits(len(ids), cap, self._eos(sampling), context, drafter.context if drafter is not None else None)
         seed = sampling.seed if sampling.seed is not None else secrets.randbits(64)
-        noise: Noise = GreedyNoise() if sampling.greedy_now else CounterNoise(seed)
+        noise: Noise = CoupledNoise(seed) if self.rule.by_position else CounterNoise(seed)
+        if sampling.greedy_now and self.rule.lossless:
+            noise = GreedyNoise()
         if reject_at is not None:
             noise = ForcedNoise(noise, reject_at)
         cache = self.target_runner.new_cache(max(limits.capacity, len(ids)))
@@ -233,12 +235,12 @@ class Engine:
             vocab=target.vocab,
             sampling=sampling.to_plain(),
             gamma=gamma,
-            verify=self._verify,
+            verify=self.rule.name,
             cache=self._cache,
             seed=seed,
             speculate=drafter is not None,
             max_new_tokens=cap,
-            lossless=reject_at is None and (drafter is None or drafter.exact),
+            lossless=reject_at is None and (drafter is None or (drafter.exact and self.rule.lossless)),
             forced=reject_at,
         )
 

@@ -7,7 +7,9 @@ Invariant: the probabilities of all ways sum to 1. It knows streams and noise, a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence as Items
+from itertools import pairwise
 from typing import final
 
 import torch
@@ -21,23 +23,36 @@ from specdec_teach.sampling import Sampling
 from specdec_teach.sequence import Sequence
 from specdec_teach.stream import Stream
 
-__all__ = ["exact_law"]
+__all__ = ["exact_law", "gumbel_joint"]
 
 
 @final
 class _BranchNoise:
-    """Follows a script of choices, then takes the first possible one each time and remembers the others."""
+    """Follows a script of choices, then takes the first possible one each time and remembers the others.
 
-    __slots__ = ("choices", "others", "probability")
+    `shared`: draft and target meet the same Gumbel noise at one number (coupled verification), so the target's choice
+    has a law that depends on the draft's.
+    """
 
-    def __init__(self, script: tuple[int, ...]) -> None:
+    __slots__ = ("choices", "drafted", "others", "probability", "shared")
+
+    def __init__(self, script: tuple[int, ...], shared: bool) -> None:
         self.choices = list(script)
         self.others: list[tuple[int, ...]] = []
         self.probability: list[float] = []
+        self.shared = shared
+        self.drafted: dict[int, tuple[int, list[float]]] = {}
 
     def draw(self, stream: StreamId, number: int, weights_V: Tensor) -> int:
         weights = weights_V.to(torch.float64)
-        return self._choose((weights / weights.sum()).tolist())
+        law = (weights / weights.sum()).tolist()
+        if self.shared and stream == StreamId.DRAFT:
+            self.drafted[number] = (self._choose(law), law)
+            return self.drafted[number][0]
+        if self.shared and number in self.drafted:
+            token, q = self.drafted[number]
+            law = [gumbel_joint(law, q, other, token) / q[token] for other in range(len(law))]
+        return self._choose(law)
 
     def accepts(self, number: int, p: float, q: float) -> tuple[bool, float | None]:
         yes = _measure(p, q)
@@ -91,7 +106,7 @@ def _one_cycle(stream: Stream) -> list[tuple[float, Stream]]:
     scripts: list[tuple[int, ...]] = [()]
     ways = []
     while scripts:
-        noise = _BranchNoise(scripts.pop())
+        noise = _BranchNoise(scripts.pop(), stream.shares_noise)
         twin = stream.fork(noise)
         twin.step()
         scripts.extend(noise.others)
@@ -100,6 +115,36 @@ def _one_cycle(stream: Stream) -> list[tuple[float, Stream]]:
             chance *= factor
         ways.append((chance, twin))
     return ways
+
+
+def gumbel_joint(p: Items[float], q: Items[float], a: int, b: int) -> float:
+    """Return the chance that one Gumbel noise makes `a` the choice under `p` and `b` the choice under `q`.
+
+    With E_v independent exponentials, the choice is the smallest E_v / p_v. For a = b the chance is
+    1 / Σ max(p_v / p_a, q_v / q_a); otherwise integrate over r = E_a / E_b, piece by piece, in closed form.
+
+    >>> p, q = [.5, .3, .2], [.2, .2, .6]
+    >>> round(sum(gumbel_joint(p, q, a, b) for a in range(3) for b in range(3)), 12)
+    1.0
+    """
+    if p[a] <= 0.0 or q[b] <= 0.0:
+        return 0.0
+    if a == b:
+        return 1.0 / sum(max(p_v / p[a], q_v / q[a]) for p_v, q_v in zip(p, q, strict=True))
+    low, high = q[a] / q[b], p[a] / p[b] if p[b] > 0.0 else math.inf
+    if low >= high:
+        return 0.0
+    others = [(p[v] / p[a], q[v] / q[b]) for v in range(len(p)) if v not in (a, b)]
+    turns = sorted({y / x for x, y in others if x > 0.0 and low < y / x < high})
+    edges = [low, *turns, high]
+    total = 0.0
+    for start, stop in pairwise(edges):
+        middle = start + 1.0 if math.isinf(stop) else (start + stop) / 2
+        slope = 1.0 + sum(x for x, y in others if x * middle > y)
+        fixed = 1.0 + sum(y for x, y in others if x * middle <= y)
+        far = 0.0 if math.isinf(stop) else 1.0 / (fixed + slope * stop)
+        total += (1.0 / (fixed + slope * start) - far) / slope
+    return total
 
 
 def _measure(p: float, q: float) -> float:

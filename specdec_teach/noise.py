@@ -1,7 +1,8 @@
 """Where the engine's random choices come from: a two-method seam with a source for every purpose.
 
 Three separate streams (draft, accept, token) are numbered per request; a cycle that starts at draw number n judges
-draft i with number n + i, and no number is used twice, discarded drafts included.
+draft i with number n + i, and no number is used twice, discarded drafts included. Only `CoupledNoise` is different: its
+numbers are absolute positions, and draft and target share them.
 Invariant: a source that depends on (seed, stream, number) alone; nothing here is global or shared between requests.
 It does not know models, caches or what is done with a choice.
 """
@@ -11,13 +12,14 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Protocol, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from specdec_kernels import rejection
-from specdec_kernels.philox import uniform
+from specdec_kernels.philox import philox4x32, uniform
 
-__all__ = ["CounterNoise", "ForcedNoise", "GreedyNoise", "Noise", "StreamId", "pick"]
+__all__ = ["CounterNoise", "CoupledNoise", "ForcedNoise", "GreedyNoise", "Noise", "StreamId", "gumbel", "pick"]
 
 
 class StreamId(IntEnum):
@@ -26,6 +28,7 @@ class StreamId(IntEnum):
     DRAFT = 0
     ACCEPT = 1
     TOKEN = 2
+    POSITION = 3
 
 
 class Noise(Protocol):
@@ -68,6 +71,46 @@ class CounterNoise:
 
 
 @final
+class CoupledNoise:
+    """The source of coupled verification: Gumbel noise for each token id, keyed by the seed and an absolute position.
+
+    Whoever draws at a position, draft or target, meets the same noise; so the draw with the larger overlap of
+    distributions agrees more often. Source: the Gumbel-max trick.
+    """
+
+    __slots__ = ("seed",)
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def draw(self, stream: StreamId, number: int, weights_V: Tensor) -> int:
+        """See `Noise.draw`; `number` is an absolute position and `stream` makes no difference."""
+        noise_V = torch.from_numpy(gumbel(self.seed, number, weights_V.shape[-1])).to(weights_V.device)
+        return int((weights_V.to(torch.float64).log() + noise_V).argmax())
+
+    def accepts(self, number: int, p: float, q: float) -> tuple[bool, float | None]:
+        """Coupled verification asks nobody; this serves a rule that does."""
+        u = uniform(self.seed, StreamId.ACCEPT, number)
+        return rejection.accepts(u, p, q), u
+
+
+def gumbel(seed: int, position: int, width: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Return standard Gumbel noise `[width]` for the token ids at one absolute position, from 32 random bits each.
+
+    Token v takes word v mod 4 of the Philox block with lane v div 4.
+
+    >>> bool((gumbel(7, 3, 8)[:5] == gumbel(7, 3, 5)).all())
+    True
+    """
+    lanes = np.arange((width + 3) // 4, dtype=np.uint64)
+    fixed = (np.uint64(position & 0xFFFFFFFF), np.uint64(position >> 32), np.uint64(StreamId.POSITION))
+    words = philox4x32((*fixed, lanes), (seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF))  # type: ignore[arg-type]
+    bits = np.stack([np.broadcast_to(word, lanes.shape) for word in words], axis=1).reshape(-1)[:width]
+    u = (2.0 * bits + 1.0) * 2.0**-33
+    return -np.log(-np.log(u))
+
+
+@final
 class GreedyNoise:
     """The source at temperature 0: there is nothing to draw, the largest weight wins, the lowest id on ties."""
 
@@ -102,7 +145,7 @@ class ForcedNoise:
 
     def accepts(self, number: int, p: float, q: float) -> tuple[bool, float | None]:
         """See `Noise.accepts`."""
-        rejects = number - self.cycle_start + 1 == self.reject_at
+        rejects = 0 < self.reject_at <= number - self.cycle_start + 1
         if isinstance(self._inner, GreedyNoise):
             return p > 0.0, None
         u = 1.0 - 2.0**-52 if rejects else 2.0**-52

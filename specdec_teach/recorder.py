@@ -11,10 +11,10 @@ from collections.abc import Sequence as Items
 import torch
 from torch import Tensor
 
-from specdec_kernels.rejection import accept_probability, overlap, residual
+from specdec_kernels.rejection import overlap, residual
 from specdec_teach.drafters.base import Proposal
+from specdec_teach.rules.base import Verdict
 from specdec_teach.trace import Bar, Decision, Status, Top
-from specdec_teach.verify import Verdict
 
 __all__ = ["TOP", "decide", "top_rows"]
 
@@ -45,25 +45,26 @@ def decide(
     drafts_K = torch.tensor(proposal.tokens, dtype=torch.int64, device=p_RV.device)
     p_KV, q_KV = p_RV[:count], proposal.q_KV
     alpha = overlap(p_KV, q_KV, drafts_K).tolist()
-    rest_KV, mass_K = residual(p_KV, q_KV, drafts_K)
+    scaled_KV = p_KV if min(verdict.scales) == 1.0 else p_KV * p_KV.new_tensor(verdict.scales)[:, None]
+    rest_KV, mass_K = residual(scaled_KV, q_KV, drafts_K)
     rest_KV = rest_KV / mass_K.clamp_min(torch.finfo(mass_K.dtype).tiny)[:, None]
     rest_tops = [top if top.tokens else Top((), 0.0) for top in top_rows(rest_KV)]
     q_tops = top_rows(q_KV) if q_KV is not None else [Top(((token, 1.0),), 0.0) for token in proposal.tokens]
     bars = _bars(proposal, p_KV, q_KV, rest_KV, p_tops, q_tops, verdict)
     decisions = []
     for row, token in enumerate(proposal.tokens):
-        u = verdict.uniforms[row] if row < len(verdict.uniforms) else None
         status: Status = (
             "accepted" if row < kept else "cut" if cut else "rejected" if row == verdict.accepted else "unused"
         )
+        judged = row < len(verdict.uniforms) and status != "unused"
         decisions.append(
             Decision(
                 position=row + 1,
                 token=token,
                 p=verdict.p[row],
                 q=verdict.q[row],
-                u=u,
-                accept_probability=None if u is None else accept_probability(verdict.p[row], verdict.q[row]),
+                u=verdict.uniforms[row] if judged else None,
+                accept_probability=verdict.chances[row] if judged else None,
                 accepted=status == "accepted",
                 alpha=min(1.0, alpha[row]),
                 p_top=p_tops[row],

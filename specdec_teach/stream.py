@@ -23,11 +23,11 @@ from specdec_teach.noise import ForcedNoise, Noise
 from specdec_teach.policy import fit_width, processed
 from specdec_teach.recorder import decide, top_rows
 from specdec_teach.result import Result, Stats
+from specdec_teach.rules.base import Verdict
 from specdec_teach.sequence import Sequence
 from specdec_teach.stops import Limits
 from specdec_teach.text import TextStream, pieces
 from specdec_teach.trace import KV, Cycle, Draws, FinishReason, LastKind, Meta, Prefill, Seconds, Trace
-from specdec_teach.verify import Verdict, verify
 
 if TYPE_CHECKING:
     from specdec_teach.engine import Engine
@@ -90,6 +90,11 @@ class Stream(Iterator[Cycle]):
         """Why the text has ended, None while it goes on."""
         return self._progress.reason
 
+    @property
+    def shares_noise(self) -> bool:
+        """Whether draft and target meet the same noise at a position (coupled verification)."""
+        return self._engine.rule.by_position and not self.sequence.sampling.greedy_now
+
     def __next__(self) -> Cycle:
         """Run one cycle and return its record."""
         self._record = True
@@ -136,7 +141,8 @@ class Stream(Iterator[Cycle]):
     def _work_out(self) -> _Outcome:
         """Draft, run the target once, and judge; nothing is committed yet."""
         sequence, limits, target = self.sequence, self._limits, self._engine.target_runner
-        index, before, first = self._progress.stats.cycles, len(sequence.tokens), sequence.number
+        index, before, rule = self._progress.stats.cycles, len(sequence.tokens), self._engine.rule
+        sequence.number = first = before if rule.by_position else sequence.number
         gamma = limits.gamma(self._gamma, before) if self._drafter is not None else 0
         at_start = (sequence.cache.pointer, self._draft_pointer())
         self._tell(lambda: events.CycleStarted(index, before, gamma))
@@ -151,23 +157,28 @@ class Stream(Iterator[Cycle]):
         self._tell(lambda: events.TargetRan(index, count + 1, highest[0]))
         clock.append(perf_counter())
         p_RV = processed(logits_RV, sequence.sampling)
-        verdict = verify(proposal, p_RV, sequence.noise, first)
+        verdict = rule.judge(proposal, p_RV, sequence.noise, first)
         clock.append(perf_counter())
         emitted = (*proposal.tokens[: verdict.accepted], verdict.token)
         kept = limits.cut(emitted)
         reason: FinishReason | None = "eos" if emitted[kept - 1] in limits.eos else limits.finished(before + kept)
         self._tell(lambda: events.Verified(index, verdict.accepted, verdict.token, verdict.kind))
-        judged = sum(u is not None for u in verdict.uniforms)
-        draws = Draws(
-            draft=(first, count if proposal.q_KV is not None else 0),
-            accept=(first, judged),
-            token=(first + verdict.accepted, 0 if sequence.sampling.greedy_now else 1),
-        )
+        draws = self._draws(proposal, verdict, first)
         spent = (clock[1] - clock[0], clock[2] - clock[1], clock[3] - clock[2])
         return _Outcome(
             index, gamma, before, at_start, highest, proposal, forced, p_RV, verdict, emitted[:kept], reason, draws,
             first + gamma + 1, clock[0], spent,
         )  # fmt: skip
+
+    def _draws(self, proposal: Proposal, verdict: Verdict, first: int) -> Draws:
+        """Say which draw numbers were used. A rule by position draws a token in every row it judges."""
+        judged = [row for row, u in enumerate(verdict.uniforms) if u is not None]
+        token = (first, verdict.accepted + 1) if self._engine.rule.by_position else (first + verdict.accepted, 1)
+        return Draws(
+            draft=(first, 0 if proposal.q_KV is None else len(proposal.tokens)),
+            accept=(first + min(judged, default=0), len(judged)),
+            token=(token[0], 0) if self.sequence.sampling.greedy_now else token,
+        )
 
     def _propose(self, gamma: int) -> tuple[Proposal, tuple[bool, ...]]:
         """Ask the drafter, or make a forced pattern, for at most `gamma` drafts."""
@@ -215,9 +226,7 @@ class Stream(Iterator[Cycle]):
         p_tops = top_rows(outcome.p_RV)
         decisions = decide(outcome.proposal, outcome.p_RV, p_tops, verdict, kept, cut, outcome.forced)
         kind: LastKind = "none" if cut else verdict.kind
-        last_top = None if cut else p_tops[verdict.accepted]
-        if kind == "correction" and not verdict.degenerate:
-            last_top = decisions[verdict.accepted].residual_top
+        last_top = None if cut else top_rows((verdict.law_V / verdict.law_V.sum())[None])[0]
         drafts = (outcome.at_start[1], outcome.highest[1], self._draft_pointer())
         return Cycle(
             index=outcome.index,

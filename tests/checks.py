@@ -32,10 +32,10 @@ def logs(probabilities: Sequence[float]) -> Tensor:
     return torch.tensor(probabilities, dtype=torch.float64).log()
 
 
-def tabular(p: Any, q: Any, gamma: int, mode: str = "sample") -> Engine:
+def tabular(p: Any, q: Any, gamma: int, mode: str = "sample", verify: str = "rejection") -> Engine:
     """An engine over two tabular models."""
     target, draft = sd.testing.TabularLM(p), sd.testing.TabularLM(q)
-    return sd.Engine(target, drafter=sd.ModelDrafter(draft, mode), gamma=gamma)  # type: ignore[arg-type]
+    return sd.Engine(target, drafter=sd.ModelDrafter(draft, mode), gamma=gamma, verify=verify)  # type: ignore[arg-type]
 
 
 def product_law(

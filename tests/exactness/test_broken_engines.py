@@ -6,6 +6,7 @@ Each broken engine swaps one function of the honest one. The honest engine passe
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,11 +15,13 @@ from torch import Tensor
 
 import specdec_teach as sd
 from specdec_kernels import rejection
-from specdec_teach import noise, stops, stream, verify
+from specdec_teach import noise, stops
 from specdec_teach.cache import ContiguousCache
 from specdec_teach.drafters import model as model_drafter
 from specdec_teach.drafters.base import Proposal
 from specdec_teach.hf import ModelRunner
+from specdec_teach.rules import Rejection, Verdict
+from specdec_teach.rules import rejection as rejection_rule
 
 from ..checks import (
     FILTER_P,
@@ -114,7 +117,7 @@ def second_call_check() -> None:
 
 def redraw_from_p(patch: Patch) -> None:
     """After a rejection, draw from the target again."""
-    patch.setattr(verify, "residual", lambda p, q, token: (p, p.sum(-1)))
+    patch.setattr(rejection_rule, "residual", lambda p, q, token: (p, p.sum(-1)))
 
 
 def accept_if_likelier(patch: Patch) -> None:
@@ -223,43 +226,37 @@ def end_seen_at_the_end_only(patch: Patch) -> None:
 
 def count_the_ticks(patch: Patch) -> None:
     """accepted = the sum of all flags."""
+    honest = Rejection.judge
 
-    def verify_all(proposal: Proposal, p_RV: Tensor, source: Any, first: int) -> verify.Verdict:
-        verdict = verify.verify(proposal, p_RV, source, first)
-        if verdict.accepted >= len(proposal.tokens):
-            return verdict
-        later = sum(
-            rejection.accepts(0.5, p, q)
-            for p, q in zip(verdict.p[verdict.accepted + 1 :], verdict.q[verdict.accepted + 1 :], strict=True)
-        )
-        return verify.Verdict(
-            verdict.accepted + later, verdict.token, verdict.kind, verdict.uniforms, verdict.p, verdict.q, False
-        )
+    def judge(self: Any, proposal: Proposal, p_RV: Tensor, source: Any, first: int) -> Verdict:
+        verdict = honest(self, proposal, p_RV, source, first)
+        behind = zip(verdict.p[verdict.accepted + 1 :], verdict.q[verdict.accepted + 1 :], strict=True)
+        later = sum(rejection.accepts(0.5, p, q) for p, q in behind)
+        return replace(verdict, accepted=verdict.accepted + later)
 
-    patch.setattr(stream, "verify", verify_all)
+    patch.setattr(Rejection, "judge", judge)
 
 
 def first_unverified(patch: Patch) -> None:
     """Rows are shifted by one: nothing judges the first draft."""
+    honest = Rejection.judge
 
-    def verify_shifted(proposal: Proposal, p_RV: Tensor, source: Any, first: int) -> verify.Verdict:
-        if len(proposal.tokens) < 1:
-            return verify.verify(proposal, p_RV, source, first)
+    def judge(self: Any, proposal: Proposal, p_RV: Tensor, source: Any, first: int) -> Verdict:
+        if not proposal.tokens:
+            return honest(self, proposal, p_RV, source, first)
         rest = Proposal(proposal.tokens[1:], None if proposal.q_KV is None else proposal.q_KV[1:])
-        tail = verify.verify(rest, p_RV[1:], source, first + 1)
-        p0 = float(p_RV[0, proposal.tokens[0]])
-        q0 = 1.0 if proposal.q_KV is None else float(proposal.q_KV[0, proposal.tokens[0]])
-        return verify.Verdict(
-            tail.accepted + 1,
-            tail.token,
-            tail.kind,
-            (None, *tail.uniforms),
-            (p0, *tail.p),
-            (q0, *tail.q),
-            tail.degenerate,
+        tail = honest(self, rest, p_RV[1:], source, first + 1)
+        whole = honest(self, proposal, p_RV, source, first)
+        return replace(
+            whole,
+            accepted=tail.accepted + 1,
+            token=tail.token,
+            law_V=tail.law_V,
+            uniforms=(None, *tail.uniforms),
+            chances=(None, *tail.chances),
         )
 
-    patch.setattr(stream, "verify", verify_shifted)
+    patch.setattr(Rejection, "judge", judge)
 
 
 def cap_from_the_wrong_base(patch: Patch) -> None:

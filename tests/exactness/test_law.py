@@ -13,6 +13,7 @@ from specdec_teach.policy import processed
 
 from ..checks import FILTER_P, FILTER_Q, P3, P4, Q3, Q4, law_of_constant, logs, product_law, same_law, tabular
 
+RULES = ("rejection", "block", "coupled")
 FILTERS = [{}, {"temperature": 0.7}, {"top_k": 2}, {"top_p": 0.8}]
 
 
@@ -46,20 +47,22 @@ def test_crafted_laws(p: Any, q: Any, settings: dict[str, Any], right: Any, mode
 @pytest.mark.parametrize("mode", ["sample", "argmax"])
 @pytest.mark.parametrize("settings", FILTERS, ids=str)
 @pytest.mark.parametrize("gamma", [1, 2])
-def test_chains_with_three_tokens(gamma: int, settings: dict[str, Any], mode: str) -> None:
+@pytest.mark.parametrize("rule", RULES)
+def test_chains_with_three_tokens(rule: str, gamma: int, settings: dict[str, Any], mode: str) -> None:
     """The option grid on Markov chains: histories matter, so a row that judges the wrong draft is seen."""
     target, draft = random_table(1, 3), random_table(2, 3)
     sampling = sd.Sampling(**settings)
-    law = sd.exact_law(tabular(target, draft, gamma, mode), [0], 3, sampling)
+    law = sd.exact_law(tabular(target, draft, gamma, mode, rule), [0], 3, sampling)
     same_law(law, chain_law(target, sampling, 3))
     assert sum(law.values()) == pytest.approx(1.0, abs=1e-12)
 
 
-@pytest.mark.parametrize(("width", "gamma"), [(3, 3), (3, 4), (4, 2)])
-def test_longer_drafts_and_four_tokens(width: int, gamma: int) -> None:
-    """γ up to 4, V = 4."""
+@pytest.mark.parametrize(("width", "gamma"), [(3, 3), (4, 2)])
+@pytest.mark.parametrize("rule", RULES)
+def test_longer_drafts_and_four_tokens(rule: str, width: int, gamma: int) -> None:
+    """γ = 3, and V = 4."""
     target, draft = random_table(3, width), random_table(4, width)
-    law = sd.exact_law(tabular(target, draft, gamma), [0], 3, sd.Sampling(temperature=1.3))
+    law = sd.exact_law(tabular(target, draft, gamma, "sample", rule), [0], 3, sd.Sampling(temperature=1.3))
     same_law(law, chain_law(target, sd.Sampling(temperature=1.3), 3))
 
 
@@ -67,11 +70,13 @@ def test_longer_drafts_and_four_tokens(width: int, gamma: int) -> None:
 @pytest.mark.parametrize("mode", ["sample", "argmax"])
 @pytest.mark.parametrize("settings", FILTERS, ids=str)
 @pytest.mark.parametrize(("width", "gamma"), list(itertools.product([3, 4], [1, 2, 3, 4])))
-def test_whole_grid(width: int, gamma: int, settings: dict[str, Any], mode: str) -> None:
+@pytest.mark.parametrize("rule", RULES)
+def test_whole_grid(rule: str, width: int, gamma: int, settings: dict[str, Any], mode: str) -> None:
     """Everything at once."""
     target, draft = random_table(5, width), random_table(6, width)
     sampling = sd.Sampling(**settings)
-    same_law(sd.exact_law(tabular(target, draft, gamma, mode), [0], 3, sampling), chain_law(target, sampling, 3))
+    law = sd.exact_law(tabular(target, draft, gamma, mode, rule), [0], 3, sampling)
+    same_law(law, chain_law(target, sampling, 3))
 
 
 def test_a_target_that_sees_the_whole_prefix() -> None:

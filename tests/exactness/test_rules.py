@@ -1,0 +1,173 @@
+"""What sets the rules apart: block accepts more, coupled says the same text, the lossy ones are lossy and say so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import specdec_teach as sd
+from specdec_teach.exact import _one_cycle, gumbel_joint
+from specdec_teach.noise import CoupledNoise, StreamId
+
+from ..checks import P4, Q4, chi_square, flags_and_counts, greedy_equals_plain, logs, product_law, tabular
+
+TARGET, NEAR = sd.testing.tiny_llama(), sd.testing.tiny_llama(noise=0.08)
+
+
+def near_engine(rule: Any, gamma: int = 4) -> sd.Engine:
+    """A target and a draft near it."""
+    return sd.Engine(TARGET, drafter=sd.ModelDrafter(NEAR), gamma=gamma, verify=rule)
+
+
+def expected_tokens(engine: sd.Engine) -> float:
+    """The exact expectation of the first cycle's number of emitted tokens."""
+    stream = engine.stream([0], sd.Sampling(), max_new_tokens=1 + engine.gamma, trace=False)
+    return sum(chance * len(after.sequence.new_tokens) for chance, after in _one_cycle(stream))
+
+
+def test_block_accepts_at_least_as_much_on_sixty_pairs() -> None:
+    """Exact expectations on random pairs, V = 3 and 4, γ = 2 and 3; and it is really more on most of them."""
+    generator = torch.Generator().manual_seed(1)
+    gains = []
+    for run in range(60):
+        width, gamma = 3 + run % 2, 2 + run % 4 // 3
+        p, q = (torch.randn(width, width, generator=generator, dtype=torch.float64) * 1.5 for _ in range(2))
+        plain, block = (expected_tokens(tabular(p, q, gamma, "sample", rule)) for rule in ("rejection", "block"))
+        gains.append(block / plain - 1)
+    assert min(gains) > -1e-12
+    assert sum(gain > 1e-6 for gain in gains) > 40
+    assert 0.002 < sum(gains) / len(gains) < 0.08
+
+
+@pytest.mark.parametrize("rule", ["rejection", "block"])
+def test_seeded_runs_follow_the_law_across_cycles(rule: str) -> None:
+    """Three tokens, γ = 2, one seed a run."""
+    right = product_law(lambda prefix: P4, (0,), 3)
+    engine = tabular(logs(P4), logs(Q4), 2, "sample", rule)
+    assert chi_square(engine, right, 3, 3000, lambda seed: sd.Sampling(seed=seed)) > 1e-3
+
+
+@pytest.mark.parametrize("rule", ["rejection", "block", "coupled"])
+def test_greedy_and_counts_under_every_exact_rule(rule: str) -> None:
+    """Speculation changes no greedy token, forced patterns included."""
+    greedy_equals_plain(near_engine(rule), [[1, 2, 3], [9]])
+    greedy_equals_plain(near_engine(rule), [[1, 2, 3]], reject_at=2)
+    for seed in range(4):
+        result = near_engine(rule).generate([1, 2], sd.Sampling(seed=seed), max_new_tokens=24)
+        flags_and_counts(result)
+        assert result.trace is not None
+        assert result.trace.meta.lossless
+
+
+@pytest.mark.parametrize("rule", ["rejection", "block"])
+@pytest.mark.parametrize("position", range(5))
+def test_forced_patterns_under_every_rule(rule: str, position: int) -> None:
+    """A rejection at each draft, and none."""
+    result = near_engine(rule).generate([1, 2], sd.Sampling(seed=3), max_new_tokens=20, reject_at=position)
+    assert result.trace is not None
+    for cycle in result.trace.cycles:
+        drafted = len(cycle.proposed)
+        assert cycle.accepted == min(drafted, position - 1 if position else drafted)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.6, 1.0, 1.7])
+def test_coupled_says_the_same_with_and_without_speculation(temperature: float) -> None:
+    """50 seeds at each temperature (200 in all), γ 1 … 6: identical text, sampled and argmax drafts."""
+    plain = sd.Engine(TARGET, verify="coupled")
+    for seed in range(50):
+        sampling = sd.Sampling(temperature=temperature, seed=seed)
+        engine = sd.Engine(
+            TARGET,
+            drafter=sd.ModelDrafter(NEAR, "argmax" if seed % 3 == 0 else "sample"),
+            gamma=1 + seed % 6,
+            verify="coupled",
+        )
+        fast = engine.generate([seed % 64, 5], sampling, max_new_tokens=16, trace=False)
+        assert fast.tokens == plain.generate([seed % 64, 5], sampling, max_new_tokens=16, trace=False).tokens
+
+
+def test_the_other_rules_do_not_promise_that() -> None:
+    """Under the standard rule equal seeds give other texts with and without speculation, on some seed at least."""
+    engine = near_engine("rejection")
+    same = [
+        engine.generate([1], sd.Sampling(seed=seed), max_new_tokens=16).tokens
+        == engine.generate([1], sd.Sampling(seed=seed), max_new_tokens=16, speculate=False).tokens
+        for seed in range(5)
+    ]
+    assert not all(same)
+
+
+def test_coupled_noise_is_gumbel_and_shared() -> None:
+    """The choice follows the weights; the joint law of two choices is the closed form."""
+    p, q = torch.tensor(P4), torch.tensor(Q4)
+    runs = 20_000
+    counts = np.zeros((4, 4))
+    for position in range(runs):
+        noise = CoupledNoise(5)
+        counts[noise.draw(StreamId.TOKEN, position, p), noise.draw(StreamId.DRAFT, position, q)] += 1
+    right = np.array([[gumbel_joint(P4, Q4, a, b) for b in range(4)] for a in range(4)])
+    assert right.sum(1) == pytest.approx(P4, abs=1e-15)
+    assert right.sum(0) == pytest.approx(Q4, abs=1e-15)
+    assert np.abs(counts / runs - right).max() < 5 * 0.5 / np.sqrt(runs)
+    tv = 0.45
+    assert (1 - tv) / (1 + tv) <= np.trace(right) <= 1 - tv
+
+
+def test_acceptance_of_coupled_is_below_the_overlap_for_sampled_drafts() -> None:
+    """Sharing noise costs acceptance against the standard rule, never below (1 − TV)/(1 + TV)."""
+    coupled = expected_tokens(tabular(logs(P4), logs(Q4), 1, "sample", "coupled")) - 1
+    standard = expected_tokens(tabular(logs(P4), logs(Q4), 1)) - 1
+    assert standard == pytest.approx(0.55, abs=1e-12)
+    assert 0.55 / 1.45 <= coupled < standard
+
+
+LOSSY: list[tuple[Any, dict[int, float]]] = [
+    # accept y iff p(y) ≥ .25, else draw from p: q on {0, 1}, and the rest of q's mass spread as p
+    (sd.rules.Threshold(0.25), {0: 0.1 + 0.75 * 0.4, 1: 0.15 + 0.75 * 0.3, 2: 0.75 * 0.2, 3: 0.75 * 0.1}),
+    # half of the drafts stand whatever they are
+    (sd.rules.Synthetic(0.5), {0: 0.05 + 0.2, 1: 0.075 + 0.15, 2: 0.125 + 0.1, 3: 0.25 + 0.05}),
+    # H(p) = 1.28, so the bar is min(.3, .9 · e^−1.28 = .25): tokens 0 and 1 stand
+    (sd.rules.Typical(0.3, 0.9), {0: 0.1 + 0.75 * 0.4, 1: 0.15 + 0.75 * 0.3, 2: 0.75 * 0.2, 3: 0.75 * 0.1}),
+]
+
+
+@pytest.mark.parametrize(("rule", "law"), LOSSY, ids=lambda value: getattr(value, "name", ""))
+def test_lossy_rules_do_what_they_say_and_say_that_they_are_lossy(rule: Any, law: dict[int, float]) -> None:
+    """Their exact law, which is not p; the trace is marked; plain decoding with the same engine is not."""
+    engine = tabular(logs(P4), logs(Q4), 1, "sample", rule)
+    found = sd.exact_law(engine, [0], 1)
+    assert {token: found[(token,)] for token in range(4)} == pytest.approx(law, abs=1e-12)
+    result = engine.generate([0], sd.Sampling(seed=1), max_new_tokens=6)
+    assert result.trace is not None
+    assert not result.trace.meta.lossless
+    assert "not lossless" in result.trace.to_table()
+    plain = engine.generate([0], sd.Sampling(seed=1), max_new_tokens=6, speculate=False)
+    assert plain.trace is not None
+    assert plain.trace.meta.lossless
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: sd.rules.Threshold(2.0), lambda: sd.rules.Typical(-1), lambda: sd.rules.Synthetic("x")]
+)  # type: ignore[arg-type]
+def test_parameters_are_checked(make: Any) -> None:
+    """Numbers from 0 to 1."""
+    with pytest.raises(sd.InvalidInput, match="from 0 to 1"):
+        make()
+
+
+def test_block_in_the_trace() -> None:
+    """Its own chances and residuals: the draft that falls has u at or above its chance, and a scaled residual."""
+    for seed in range(12):
+        result = near_engine("block").generate([1, 2], sd.Sampling(seed=seed), max_new_tokens=30)
+        assert result.trace is not None
+        for cycle in result.trace.cycles:
+            if cycle.last_kind == "correction":
+                rejected = cycle.decisions[cycle.accepted]
+                assert rejected.u is not None
+                assert rejected.accept_probability is not None
+                assert rejected.u >= rejected.accept_probability
+                assert cycle.last_top is not None
+                assert dict(cycle.last_top.tokens) == pytest.approx(dict(rejected.residual_top.tokens), abs=1e-5)

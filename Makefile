@@ -42,7 +42,7 @@ unit: $(VENV)/.test ## unit and exactness tests and doctests
 
 notebooks: $(VENV)/.test ## run every lesson and compare each output with the stored one
 	@echo '== lessons, strictly'
-	@$(BIN)/python -m pytest -q -c tests/lessons/nbval.ini --rootdir . --nbval --nbval-current-env --nbval-cell-timeout=120 $(LESSONS)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -c tests/lessons/nbval.ini --rootdir . --nbval --nbval-current-env --nbval-cell-timeout=120 $(LESSONS)
 
 browser: $(VENV)/.test ## the player and a lesson in a real browser
 	@echo '== browser'
@@ -59,7 +59,7 @@ exhaustive: $(VENV)/.test ## walk whole spaces; before a release
 	@$(BIN)/python -m pytest -q -m 'exhaustive and not gpu'
 
 lessons: $(VENV)/.test ## rebuild lessons/*.ipynb from lessons/src
-	@$(BIN)/python -m lessons.build $(ARGS)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m lessons.build $(ARGS)
 
 clean: ## remove the environment and every cache; my-lessons/ stays
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis

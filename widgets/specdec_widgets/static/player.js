@@ -607,10 +607,9 @@ function drawLedger(data, words) {
   const last = data.kind === "last", { rows, rest } = data, every = [...rows, { label: "rest", ...rest, role: "rest" }];
   const top = Math.max(...every.map((r) => Math.max(r.p ?? 0, r.q ?? 0)), 1e-9);
   const most = Math.max(...every.map((r) => r.residual ?? 0), 1e-9);
-  const title = el("h3", "", last ? (data.row ? "bonus" : "next token") : sub(data.position), token(clip(data.label, 24)));
-  const mark = last ? data.last : data.state;
-  const verdict = [GLYPH[mark], last && !data.row ? "drawn" : NAMES[mark] ?? mark].filter(Boolean).join(" ");
-  title.append(el("span", "verdict " + mark, verdict));
+  const mark = last ? data.last : data.state, name = last ? (data.row ? "bonus" : "next token") : NAMES[mark] ?? mark;
+  const verdict = el("span", "verdict " + mark, [GLYPH[mark], name].filter(Boolean).join(" "));
+  const title = el("h3", "", last ? verdict : sub(data.position), token(clip(data.label, 24)), last ? "" : verdict);
   title.append(el("span", "row-name", "row " + data.row));
   const head = [title];
   if (!last && data.known) {

@@ -47,7 +47,7 @@ notebooks: $(VENV)/.test ## run every lesson and compare each output with the st
 browser: $(VENV)/.test ## the player and a lesson in a real browser
 	@echo '== browser'
 ifneq ($(or $(CHROMIUM),$(SPECDEC_REQUIRE_BROWSER)),)
-	@$(BIN)/python -m pytest -q -m 'not slow and not exhaustive' tests/browser
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m 'not slow and not exhaustive' tests/browser
 else
 	@echo '!! SKIPPED: no chromium here, so the browser tests did not run. On Debian or Ubuntu: apt-get install chromium'
 endif

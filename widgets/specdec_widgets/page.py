@@ -35,7 +35,8 @@ main, .top { max-width: 1500px; margin: 0 auto; }
 h1 { font-size: 1.15rem; font-weight: 600; margin: 0; overflow-wrap: anywhere; }
 .top button { margin-left: auto; flex: none; font: inherit; color: inherit; background: none;
   border: 1px solid currentColor; border-radius: 5px; padding: 0.15em 0.8em; cursor: pointer; }
-@media (min-width: 1700px) { main, .top { max-width: 1800px; } .specdec-player:not([data-projector]) { font-size: 17px; } }
+@media (min-width: 1700px) { main, .top { max-width: 1800px; }
+  .specdec-player:not([data-projector]) { font-size: 17px; } }
 noscript img { max-width: 100%; }
 """
 

@@ -13,15 +13,19 @@ from typing import Any, TypeVar, cast, final, overload
 
 from specdec_kernels.errors import InvalidInput, unknown_name
 from specdec_teach.drafters.base import Drafter
+from specdec_teach.ending import Ending
 from specdec_teach.events import Observer
 from specdec_teach.hf import ModelRunner
+from specdec_teach.history import History
+from specdec_teach.limits import Limits
 from specdec_teach.noise import CounterNoise, CoupledNoise, ForcedNoise, GreedyNoise, Noise
+from specdec_teach.policy import Policy
 from specdec_teach.result import Result
 from specdec_teach.rules import Rule, rule_of
 from specdec_teach.sampling import Sampling
 from specdec_teach.sequence import Sequence
-from specdec_teach.stops import Limits
 from specdec_teach.stream import Stream
+from specdec_teach.text import TextStream
 from specdec_teach.trace import SCHEMA_VERSION, Meta
 
 __all__ = ["Engine"]
@@ -178,7 +182,12 @@ class Engine:
             raise InvalidInput(
                 f"the prompt has {len(ids)} tokens and the target's context holds {context}; shorten the prompt"
             )
-        limits = Limits(len(ids), cap, self._eos(sampling), context, drafter.context if drafter is not None else None)
+        limits = Limits(len(ids), cap, context, drafter.context if drafter is not None else None)
+        eos, vocab = self._eos(sampling), self.target_runner.vocab
+        history = History.of(sampling, ids, vocab, eos, self._phrases(sampling), rolls_back=drafter is not None)
+        if sampling.stop and self.tokenizer is None:
+            raise InvalidInput(f"stop={sampling.stop!r} needs text and the engine has no tokenizer; pass tokenizer=…")
+        ending = Ending(eos, sampling.stop, TextStream(self.tokenizer))
         seed = sampling.seed if sampling.seed is not None else secrets.randbits(64)
         noise: Noise = CoupledNoise(seed) if self.rule.by_position else CounterNoise(seed)
         if sampling.greedy_now and self.rule.lossless:
@@ -186,9 +195,9 @@ class Engine:
         if reject_at is not None:
             noise = ForcedNoise(noise, reject_at)
         cache = self.target_runner.new_cache(max(limits.capacity, len(ids)))
-        sequence = Sequence(ids, sampling, noise, cache, self.target_runner.vocab, row)
+        sequence = Sequence(ids, Policy(sampling, history), noise, cache, vocab, row)
         meta = self._meta(sampling, asked if drafter is not None else 0, seed, cap, drafter, reject_at)
-        return Stream(self, sequence, limits, meta, asked, keep, record)
+        return Stream(self, sequence, limits, ending, meta, asked, keep, record)
 
     def _ids(self, prompt: Prompt) -> list[int]:
         if isinstance(prompt, str):
@@ -210,6 +219,21 @@ class Engine:
                 f"the prompt's item {wrong} is {given!r}; the target's ids are 0 to {self.target_runner.vocab - 1}"
             )
         return ids
+
+    def _phrases(self, sampling: Sampling) -> list[tuple[int, ...]]:
+        """Return the banned phrases as ids; a text is banned as it is and with a space before it."""
+        phrases: list[tuple[int, ...]] = []
+        for phrase in sampling.banned:
+            if not isinstance(phrase, str):
+                phrases.append(phrase)
+                continue
+            if self.tokenizer is None:
+                raise InvalidInput(
+                    f"banned={phrase!r} is text and the engine has no tokenizer; give a tuple of token ids"
+                )
+            for text in (phrase, " " + phrase):
+                phrases.append(tuple(self.tokenizer(text, add_special_tokens=False).input_ids))
+        return phrases
 
     def _eos(self, sampling: Sampling) -> frozenset[int]:
         if sampling.eos_token_id != "tokenizer":

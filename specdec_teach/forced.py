@@ -14,7 +14,7 @@ from torch import Tensor
 
 from specdec_teach.drafters.base import Drafter, Proposal
 from specdec_teach.hf import ModelRunner
-from specdec_teach.policy import processed
+from specdec_teach.policy import fit_width
 from specdec_teach.sequence import Sequence
 
 __all__ = ["force"]
@@ -63,10 +63,10 @@ def _choose(
         return wish
     start = sequence.cache.pointer
     try:
-        logits_1V = target.forward(sequence.cache, prefix[start:], keep=1)[:, : sequence.vocab]
+        logits_1V = fit_width(target.forward(sequence.cache, prefix[start:], keep=1), sequence.vocab)
     finally:
         sequence.cache.rollback(start)
-    p_V = processed(logits_1V, sequence.sampling)[0]
+    p_V = sequence.policy.rows(logits_1V, prefix)[0]
     if at != reject_at:
         return wish if wish is not None and p_V[wish] > 0 else int(p_V.argmax())
     if q_V is not None:

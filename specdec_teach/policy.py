@@ -1,18 +1,43 @@
 """The processed distribution: from logits to the probabilities that are really sampled from.
 
-Invariant: this one function makes every p and every q, so draw, acceptance ratio and residual can never disagree about
-which distribution they mean. Rows that hold NaN or +inf, or nothing but −inf, come out as NaN, never as silence.
-It does not know models, random numbers or which row belongs to which token.
+Invariant: one policy makes every p and every q of a request, so draw, acceptance ratio and residual can never disagree
+about which distribution they mean; and row i sees the committed tokens and the drafts before it, no more and no less.
+Rows that hold NaN or +inf, or nothing but −inf, come out as NaN, never as silence.
+It does not know models or random numbers.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence as Items
+from typing import final
+
 import torch
 from torch import Tensor
 
+from specdec_teach.history import History
 from specdec_teach.sampling import Sampling
 
-__all__ = ["fit_width", "processed"]
+__all__ = ["Policy", "fit_width", "logprobs", "processed"]
+
+
+@final
+class Policy:
+    """How one request turns logits into probabilities. It keeps no state: every row is told its whole prefix."""
+
+    __slots__ = ("_history", "sampling")
+
+    def __init__(self, sampling: Sampling, history: History | None = None) -> None:
+        self.sampling = sampling
+        self._history = history
+
+    def scores(self, logits_RV: Tensor, prefix: Items[int], drafts: Items[int]) -> Tensor:
+        """Return logits `[R, V]` after penalties and bans; row r sees `prefix` and the first r of `drafts`."""
+        return logits_RV if self._history is None else self._history.apply(logits_RV, prefix, drafts)
+
+    def rows(self, logits_RV: Tensor, prefix: Items[int], drafts: Items[int] = ()) -> Tensor:
+        """Return the probabilities `[R, V]` that are sampled from; row r sees `prefix` and the first r of `drafts`."""
+        return processed(self.scores(logits_RV, prefix, drafts), self.sampling)
 
 
 def processed(logits_RV: Tensor, sampling: Sampling) -> Tensor:
@@ -42,6 +67,23 @@ def processed(logits_RV: Tensor, sampling: Sampling) -> Tensor:
         p_RV = p_RV.masked_fill(p_RV < sampling.min_p * p_RV.amax(-1, keepdim=True), 0.0)
         p_RV = p_RV / p_RV.sum(-1, keepdim=True)
     return p_RV
+
+
+def logprobs(scores_RV: Tensor, p_RV: Tensor, emitted: Items[int], sampling: Sampling) -> tuple[dict[int, float], ...]:
+    """Return {id: log p} for each emitted token: the likeliest ids that were asked for, and the token itself.
+
+    `scores_RV` and `p_RV` `[R, V]`: a cycle's rows before and after `processed`. At temperature 0 the probabilities are
+    those of temperature 1 without filters, since one-hot rows have nothing to tell.
+    """
+    if not sampling.logprobs:
+        return ()
+    logs_RV = (processed(scores_RV, Sampling()) if sampling.greedy_now else p_RV)[: len(emitted)].log()
+    values_RN, ids_RN = logs_RV.topk(min(sampling.logprobs, logs_RV.shape[-1]), dim=-1)
+    rows = []
+    for row, token in enumerate(emitted):
+        best = zip(ids_RN[row].tolist(), values_RN[row].tolist(), strict=True)
+        rows.append({i: v for i, v in best if v > -math.inf} | {token: float(logs_RV[row, token])})
+    return tuple(rows)
 
 
 def _nucleus(p_RV: Tensor, top_p: float) -> Tensor:

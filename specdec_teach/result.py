@@ -64,9 +64,11 @@ class Stats:
 @final
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One finished request. `tokens`: the new ids, the end-of-sequence token included; `text`: without it.
+    """One finished request.
 
-    `trace` is None where none was asked for.
+    `tokens`: the new ids, with the end-of-sequence token or the token that completed a stop string; `text`: without
+    either. `trace` is None where none was asked for. `logprobs`: per token {id: log p} under the target's processed
+    distribution (at temperature 0: that of temperature 1 without filters), None where none was asked for.
     """
 
     tokens: tuple[int, ...]
@@ -74,3 +76,4 @@ class Result:
     finish_reason: FinishReason | None
     trace: Trace | None = field(repr=False)
     stats: Stats
+    logprobs: tuple[dict[int, float], ...] | None = field(default=None, repr=False)

@@ -11,6 +11,7 @@ from typing import Protocol, final
 
 from specdec_teach.cache import ContiguousCache
 from specdec_teach.noise import Noise
+from specdec_teach.policy import Policy
 from specdec_teach.sampling import Sampling
 
 __all__ = ["DraftState", "Sequence"]
@@ -28,18 +29,18 @@ class Sequence:
     """One request in flight.
 
     `tokens`: committed token ids, prompt included. `number`: the first draw number not used yet. `vocab`: how many ids
-    the target knows. `row`: its place in a batch.
+    the target knows. `row`: its place in a batch. `policy`: how logits become probabilities, of target and draft alike.
     `draft`: whatever the drafter keeps for this sequence; only the drafter looks inside.
     """
 
-    __slots__ = ("cache", "draft", "noise", "number", "prompt_length", "row", "sampling", "tokens", "vocab")
+    __slots__ = ("cache", "draft", "noise", "number", "policy", "prompt_length", "row", "tokens", "vocab")
 
     def __init__(
-        self, prompt: list[int], sampling: Sampling, noise: Noise, cache: ContiguousCache, vocab: int, row: int = 0
+        self, prompt: list[int], policy: Policy, noise: Noise, cache: ContiguousCache, vocab: int, row: int = 0
     ) -> None:
         self.tokens = list(prompt)
         self.prompt_length = len(prompt)
-        self.sampling = sampling
+        self.policy = policy
         self.noise = noise
         self.cache = cache
         self.vocab = vocab
@@ -48,13 +49,18 @@ class Sequence:
         self.draft: DraftState | None = None
 
     @property
+    def sampling(self) -> Sampling:
+        """The request's settings."""
+        return self.policy.sampling
+
+    @property
     def new_tokens(self) -> list[int]:
         """The tokens committed since the prompt."""
         return self.tokens[self.prompt_length :]
 
     def fork(self, noise: Noise) -> Sequence:
         """Return an independent copy that takes its chances from `noise`."""
-        twin = Sequence(self.tokens, self.sampling, noise, self.cache.fork(), self.vocab, self.row)
+        twin = Sequence(self.tokens, self.policy, noise, self.cache.fork(), self.vocab, self.row)
         twin.prompt_length, twin.number = self.prompt_length, self.number
         twin.draft = None if self.draft is None else self.draft.fork()
         return twin

@@ -9,25 +9,26 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, final
 
 import torch
-from torch import Tensor
 
 from specdec_teach import events
 from specdec_teach.drafters.base import Proposal
+from specdec_teach.ending import Ending
 from specdec_teach.forced import force
+from specdec_teach.limits import Limits
 from specdec_teach.noise import ForcedNoise, Noise
-from specdec_teach.policy import fit_width, processed
+from specdec_teach.policy import fit_width, logprobs, processed
 from specdec_teach.recorder import decide, top_rows
 from specdec_teach.result import Result, Stats
 from specdec_teach.rules.base import Verdict
 from specdec_teach.sequence import Sequence
-from specdec_teach.stops import Limits
-from specdec_teach.text import TextStream, pieces
+from specdec_teach.text import pieces
 from specdec_teach.trace import KV, Cycle, Draws, FinishReason, LastKind, Meta, Prefill, Seconds, Trace
+from specdec_teach.working import Outcome, Progress
 
 if TYPE_CHECKING:
     from specdec_teach.engine import Engine
@@ -36,54 +37,29 @@ __all__ = ["Stream"]
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
-class _Outcome:
-    """A cycle that was worked out and waits to be settled. `before`: committed tokens, `at_start`: both pointers."""
-
-    index: int
-    gamma: int
-    before: int
-    at_start: tuple[int, int | None]
-    highest: tuple[int, int | None]
-    proposal: Proposal
-    forced: tuple[bool, ...]
-    p_RV: Tensor
-    verdict: Verdict
-    emitted: tuple[int, ...]
-    reason: FinishReason | None
-    draws: Draws
-    next_number: int
-    began: float
-    spent: tuple[float, float, float]
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class _Progress:
-    """What settled cycles add up to; replaced as a whole."""
-
-    stats: Stats
-    text: TextStream
-    reason: FinishReason | None
-    last: Cycle | None = None
-
-
-@final
 class Stream(Iterator[Cycle]):
     """Yields the record of a cycle per step. Made by `Engine.stream`; can be abandoned or interrupted at any event."""
 
     def __init__(
-        self, engine: Engine, sequence: Sequence, limits: Limits, meta: Meta, gamma: int, keep: int | None, record: bool
+        self,
+        engine: Engine,
+        sequence: Sequence,
+        limits: Limits,
+        ending: Ending,
+        meta: Meta,
+        gamma: int,
+        keep: int | None,
+        record: bool,
     ) -> None:
         self.sequence = sequence
         self.meta = meta
         self._engine, self._limits, self._gamma, self._record = engine, limits, gamma, record
         self._drafter = engine.drafter if meta.speculate else None
         self._prefill: Prefill | None = None
-        self._outcome: _Outcome | None = None
+        self._outcome: Outcome | None = None
         self._closed = False
         self._cycles: deque[Cycle] = deque(maxlen=keep)
-        self._progress = _Progress(Stats(), TextStream(engine.tokenizer), limits.finished(len(sequence.tokens)))
+        self._progress = Progress(Stats(), ending, "", (), limits.finished(len(sequence.tokens)))
 
     @property
     def finish_reason(self) -> FinishReason | None:
@@ -138,7 +114,7 @@ class Stream(Iterator[Cycle]):
         if drafter is not None:
             drafter.commit(sequence)
 
-    def _work_out(self) -> _Outcome:
+    def _work_out(self) -> Outcome:
         """Draft, run the target once, and judge; nothing is committed yet."""
         sequence, limits, target = self.sequence, self._limits, self._engine.target_runner
         index, before, rule = self._progress.stats.cycles, len(sequence.tokens), self._engine.rule
@@ -156,17 +132,21 @@ class Stream(Iterator[Cycle]):
         highest = (sequence.cache.pointer, self._draft_pointer())
         self._tell(lambda: events.TargetRan(index, count + 1, highest[0]))
         clock.append(perf_counter())
-        p_RV = processed(logits_RV, sequence.sampling)
+        scores_RV = sequence.policy.scores(logits_RV, sequence.tokens, proposal.tokens)
+        p_RV = processed(scores_RV, sequence.sampling)
         verdict = rule.judge(proposal, p_RV, sequence.noise, first)
         clock.append(perf_counter())
         emitted = (*proposal.tokens[: verdict.accepted], verdict.token)
-        kept = limits.cut(emitted)
-        reason: FinishReason | None = "eos" if emitted[kept - 1] in limits.eos else limits.finished(before + kept)
+        full = limits.finished(before + len(emitted)) is not None
+        fed = self._progress.ending.feed(emitted, last=full)
+        emitted = emitted[: fed.kept]
+        reason = fed.reason or limits.finished(before + fed.kept)
         self._tell(lambda: events.Verified(index, verdict.accepted, verdict.token, verdict.kind))
         draws = self._draws(proposal, verdict, first)
         spent = (clock[1] - clock[0], clock[2] - clock[1], clock[3] - clock[2])
-        return _Outcome(
-            index, gamma, before, at_start, highest, proposal, forced, p_RV, verdict, emitted[:kept], reason, draws,
+        return Outcome(
+            index, gamma, before, at_start, highest, proposal, forced, p_RV, verdict, emitted, fed,
+            logprobs(scores_RV, p_RV, emitted, sequence.sampling), reason, draws,
             first + gamma + 1, clock[0], spent,
         )  # fmt: skip
 
@@ -192,7 +172,7 @@ class Stream(Iterator[Cycle]):
         proposal = drafter.propose([sequence], [gamma])[0]
         return proposal, (False,) * len(proposal.tokens)
 
-    def _settle(self, outcome: _Outcome) -> None:
+    def _settle(self, outcome: Outcome) -> None:
         """Commit, let both caches follow, record and tell. Every part can be repeated after an interrupt."""
         sequence = self.sequence
         if len(sequence.tokens) == outcome.before:
@@ -202,9 +182,6 @@ class Stream(Iterator[Cycle]):
         if self._drafter is not None:
             self._drafter.commit(sequence)
         if self._progress.stats.cycles == outcome.index:
-            text = self._progress.text.fork()
-            visible = [token for token in outcome.emitted if token not in self._limits.eos]
-            piece = text.push(visible, last=outcome.reason is not None)
             kept = min(outcome.verdict.accepted, len(outcome.emitted))
             cut = len(outcome.emitted) <= outcome.verdict.accepted
             stop_cut = len(outcome.proposal.tokens) - kept if cut else 0
@@ -214,13 +191,20 @@ class Stream(Iterator[Cycle]):
             )
             cycle = None
             if self._record or self._engine.observers:
-                cycle = self._write(outcome, piece, kept, stop_cut, seconds)
+                cycle = self._write(outcome, kept, stop_cut, seconds)
                 if not self._cycles or self._cycles[-1].index < cycle.index:
                     self._cycles.append(cycle)
-            self._progress = _Progress(stats, text, outcome.reason, cycle)
+            self._progress = Progress(
+                stats,
+                outcome.fed.after,
+                self._progress.text + outcome.fed.piece,
+                self._progress.logprobs + outcome.logprobs,
+                outcome.reason,
+                cycle,
+            )
         self._tell_settled(outcome)
 
-    def _write(self, outcome: _Outcome, piece: str, kept: int, stop_cut: int, seconds: Seconds) -> Cycle:
+    def _write(self, outcome: Outcome, kept: int, stop_cut: int, seconds: Seconds) -> Cycle:
         """Turn a settled outcome into its record; both pointers are read off the caches."""
         verdict, sequence, cut = outcome.verdict, self.sequence, len(outcome.emitted) <= outcome.verdict.accepted
         p_tops = top_rows(outcome.p_RV)
@@ -246,13 +230,13 @@ class Stream(Iterator[Cycle]):
             degenerate_residual=verdict.degenerate and not cut,
             seconds=seconds,
             stop_cut=stop_cut,
-            text=piece,
+            text=outcome.fed.piece,
         )
 
     def _draft_pointer(self) -> int | None:
         return None if self._drafter is None else self._drafter.pointer(self.sequence)
 
-    def _tell_settled(self, outcome: _Outcome) -> None:
+    def _tell_settled(self, outcome: Outcome) -> None:
         cycle = self._progress.last
         if cycle is None or not self._engine.observers:
             return
@@ -275,11 +259,11 @@ class Stream(Iterator[Cycle]):
 
     def result(self) -> Result:
         """Return what has been committed so far; `finish_reason` is None while the text goes on."""
-        sequence, progress = self.sequence, self._progress
-        visible = [token for token in sequence.new_tokens if token not in self._limits.eos]
-        text = self._engine.tokenizer.decode(visible) if self._engine.tokenizer is not None else ""
+        progress = self._progress
         trace = self.trace() if self._record else None
-        return Result(tuple(sequence.new_tokens), text, progress.reason, trace, progress.stats)
+        reported = progress.logprobs if self.sequence.sampling.logprobs else None
+        tokens = tuple(self.sequence.new_tokens)
+        return Result(tokens, progress.text, progress.reason, trace, progress.stats, reported)
 
     def trace(self) -> Trace:
         """Return the record of all cycles so far (the last ones, where only those are kept)."""
@@ -302,7 +286,16 @@ class Stream(Iterator[Cycle]):
         with torch.inference_mode():
             self._prepare()
             sequence = self.sequence.fork(noise)
-        twin = Stream(self._engine, sequence, self._limits, self.meta, self._gamma, self._cycles.maxlen, False)
+        twin = Stream(
+            self._engine,
+            sequence,
+            self._limits,
+            self._progress.ending,
+            self.meta,
+            self._gamma,
+            self._cycles.maxlen,
+            False,
+        )
         twin._prefill = self._prefill
-        twin._progress = replace(self._progress, text=self._progress.text.fork(), last=None)
+        twin._progress = replace(self._progress, last=None)
         return twin

@@ -70,6 +70,7 @@ class ModelDrafter:
         certain = self._mode == "argmax" or sequence.sampling.greedy_now
         while len(tokens) < count:
             logits_1V = fit_width(self._runner.forward(cache, feed, keep=1), sequence.vocab)
+            logits_1V = sequence.policy.scores(logits_1V, sequence.tokens + tokens, ())
             if certain:
                 token = self._likeliest(logits_1V, len(tokens), sequence)
             else:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import specdec_teach as sd
-from specdec_teach.stops import Limits
+from specdec_teach.limits import Limits
 
 from ..checks import flags_and_counts
 
@@ -129,7 +129,7 @@ def test_eos_at_the_cap_is_eos() -> None:
 def test_limits_never_ask_for_what_cannot_be_kept() -> None:
     """The formulas of both contexts and the cap, over a grid."""
     for length in range(1, 20):
-        limits = Limits(prompt=1, max_new=12, eos=frozenset(), target_context=16, draft_context=9)
+        limits = Limits(prompt=1, max_new=12, target_context=16, draft_context=9)
         gamma = limits.gamma(5, length)
         assert 0 <= gamma <= 5
         if gamma:

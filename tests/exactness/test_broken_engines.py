@@ -15,7 +15,7 @@ from torch import Tensor
 
 import specdec_teach as sd
 from specdec_kernels import rejection
-from specdec_teach import noise, stops
+from specdec_teach import ending, limits, noise
 from specdec_teach.cache import ContiguousCache
 from specdec_teach.drafters import model as model_drafter
 from specdec_teach.drafters.base import Proposal
@@ -221,7 +221,13 @@ def draft_trimmed_too_far(patch: Patch) -> None:
 
 def end_seen_at_the_end_only(patch: Patch) -> None:
     """Only the last token of a block is compared with the end token."""
-    patch.setattr(stops.Limits, "cut", lambda self, emitted: len(emitted))
+    honest = ending.Ending.feed
+
+    def feed(self: Any, tokens: Any, *, last: bool = False) -> Any:
+        inside = honest(replace(self, eos=frozenset()), tokens[:-1])
+        return replace(honest(replace(inside.after, eos=self.eos), tokens[-1:], last=last), kept=len(tokens))
+
+    patch.setattr(ending.Ending, "feed", feed)
 
 
 def count_the_ticks(patch: Patch) -> None:
@@ -263,7 +269,7 @@ def cap_from_the_wrong_base(patch: Patch) -> None:
     """γ is not shrunk at the end."""
     honest = ModelRunner.new_cache
     patch.setattr(ModelRunner, "new_cache", lambda self, capacity: honest(self, capacity + 64))
-    patch.setattr(stops.Limits, "gamma", lambda self, asked, length: asked)
+    patch.setattr(limits.Limits, "gamma", lambda self, asked, length: asked)
 
 
 def numbers_from_a_shared_generator(patch: Patch) -> None:

@@ -1,12 +1,10 @@
-"""Where a text ends and how much may still be drafted: the limits of one request, in token order.
+"""How long a text may become and how much may still be drafted: the limits of one request.
 
-Invariant: nothing behind the first end is kept, and no draft is asked for that could not be kept.
-It does not know models, caches or probabilities.
+Invariant: no draft is asked for that could not be kept. It does not know models, caches or what tokens mean.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, final
 
@@ -18,12 +16,11 @@ __all__ = ["Limits"]
 class Limits:
     """What one request may use. Counts are tokens; contexts are how many positions a model holds (None: no limit).
 
-    `prompt`: prompt length. `max_new`: cap on new tokens. `eos`: ids that end the text.
+    `prompt`: prompt length. `max_new`: cap on new tokens.
     """
 
     prompt: int
     max_new: int
-    eos: frozenset[int]
     target_context: int | None
     draft_context: int | None
 
@@ -45,21 +42,10 @@ class Limits:
         One token less than what is still wanted and than what the target's context holds, since the cycle adds one
         token of its own; the draft computes all drafts but the last, so its context may be one token shorter.
 
-        >>> Limits(prompt=28, max_new=10, eos=frozenset(), target_context=32, draft_context=None).gamma(5, length=28)
+        >>> Limits(prompt=28, max_new=10, target_context=32, draft_context=None).gamma(5, length=28)
         3
         """
         fits = min(asked, self.capacity - length - 1)
         if self.draft_context is not None:
             fits = min(fits, self.draft_context - length + 1) if length <= self.draft_context else 0
         return max(fits, 0)
-
-    def cut(self, emitted: Sequence[int]) -> int:
-        """Return how many of the `emitted` tokens are kept: up to the first end-of-sequence token, itself included.
-
-        >>> Limits(1, 9, frozenset({7}), None, None).cut([5, 7, 6])
-        2
-        """
-        for index, token in enumerate(emitted):
-            if token in self.eos:
-                return index + 1
-        return len(emitted)

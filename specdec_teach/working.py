@@ -1,0 +1,57 @@
+"""What a stream holds between two moments: a cycle that waits to be settled, and what settled cycles add up to.
+
+Invariant: both are frozen; a stream moves on by replacing one whole record with the next.
+They do not know how they came about.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+from torch import Tensor
+
+from specdec_teach.drafters.base import Proposal
+from specdec_teach.ending import Ending, Fed
+from specdec_teach.result import Stats
+from specdec_teach.rules.base import Verdict
+from specdec_teach.trace import Cycle, Draws, FinishReason
+
+__all__ = ["Outcome", "Progress"]
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """A cycle that was worked out and waits to be settled. `before`: committed tokens, `at_start`: both pointers."""
+
+    index: int
+    gamma: int
+    before: int
+    at_start: tuple[int, int | None]
+    highest: tuple[int, int | None]
+    proposal: Proposal
+    forced: tuple[bool, ...]
+    p_RV: Tensor
+    verdict: Verdict
+    emitted: tuple[int, ...]
+    fed: Fed
+    logprobs: tuple[dict[int, float], ...]
+    reason: FinishReason | None
+    draws: Draws
+    next_number: int
+    began: float
+    spent: tuple[float, float, float]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What settled cycles add up to; replaced as a whole."""
+
+    stats: Stats
+    ending: Ending
+    text: str
+    logprobs: tuple[dict[int, float], ...]
+    reason: FinishReason | None
+    last: Cycle | None = None

@@ -247,12 +247,13 @@ class Engine:
         self, sampling: Sampling, gamma: int, seed: int, cap: int, drafter: Drafter | None, reject_at: int | None
     ) -> Meta:
         target = self.target_runner
+        names, revisions = {"target": target.name}, {"target": target.revision}
+        if drafter is not None and drafter.model_name is not None:
+            names["draft"], revisions["draft"] = drafter.model_name, drafter.revision or "unknown"
         return Meta(
             schema_version=SCHEMA_VERSION,
-            target=target.name,
-            target_revision=target.revision,
-            draft=drafter.model_name if drafter is not None else None,
-            draft_revision=drafter.revision if drafter is not None else None,
+            models=names,
+            revisions=revisions,
             drafter=drafter.name if drafter is not None else None,
             dtype=target.dtype,
             decoder="hf",

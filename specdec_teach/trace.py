@@ -144,13 +144,15 @@ class Cycle:
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """How the run was made. `lossless`: the emitted text follows the target's processed distribution exactly."""
+    """How the run was made.
+
+    `models`, `revisions`: by role, "target" and, where the drafter has a model, "draft". `lossless`: the emitted text
+    follows the target's processed distribution exactly. `forced`: the draft at which rejections were forced, if any.
+    """
 
     schema_version: int
-    target: str
-    target_revision: str
-    draft: str | None
-    draft_revision: str | None
+    models: Mapping[str, str]
+    revisions: Mapping[str, str]
     drafter: str | None
     dtype: str
     decoder: str

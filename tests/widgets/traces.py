@@ -127,7 +127,7 @@ def build(
             )
         )  # fmt: skip
     meta = Meta(
-        schema_version=1, target="tiny-target", target_revision="", draft="tiny-draft", draft_revision=None,
+        schema_version=1, models={"target": "tiny-target", "draft": "tiny-draft"}, revisions={"target": "a", "draft": "b"},
         drafter="model", dtype="float32", decoder="own", vocab=len(WORDS), sampling={"temperature": temperature},
         gamma=gamma, verify=verify, cache="contiguous", seed=7, speculate=gamma > 0, max_new_tokens=64,
         lossless=forced is None and verify not in ("typical", "threshold", "synthetic"), forced=forced,

@@ -174,7 +174,7 @@ def cycle_sentence(trace: Trace, cycle: Cycle, tokens: Sequence[str], drafts: Se
 
 def describe(trace: Trace) -> str:
     """A title for the run."""
-    names = f"{trace.meta.target} and {trace.meta.draft}" if trace.meta.draft else trace.meta.target
+    names = " and ".join(trace.meta.models[role] for role in ("target", "draft") if role in trace.meta.models)
     return f"Speculative decoding, step by step: {mark(names)}"
 
 

@@ -77,7 +77,8 @@ def main() -> None:
     figures = measure(args.rounds, args.tokens)
     for name, row in figures["ways"].items():  # type: ignore[attr-defined]
         spread = sorted(row["paired_ratios"])
-        print(f"{name:<20} {row['ms_per_cycle']:8.3f} ms a cycle   × {row['ratio']:.3f}   [{spread[0]:.3f} … {spread[-1]:.3f}]")
+        ends = f"[{spread[0]:.3f} … {spread[-1]:.3f}]"
+        print(f"{name:<20} {row['ms_per_cycle']:8.3f} ms a cycle   × {row['ratio']:.3f}   {ends}")
     if args.json:
         args.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 

@@ -20,8 +20,8 @@ def render(trace: Trace) -> str:
     mode = "greedy" if isinstance(temperature, (int, float)) and temperature <= 1e-5 else f"T={temperature}"
     claims = ["forced" if meta.forced is not None else "", "" if meta.lossless else "not lossless"]
     lines = [
-        f"target {meta.models['target']} · drafter {meta.drafter or 'none'} · γ={meta.gamma} · {mode} · rule {meta.verify} "
-        f"· seed {meta.seed}" + "".join(f" · {claim}" for claim in claims if claim),
+        f"target {meta.models['target']} · drafter {meta.drafter or 'none'} · γ={meta.gamma} · {mode} "
+        f"· rule {meta.verify} · seed {meta.seed}" + "".join(f" · {claim}" for claim in claims if claim),
         f"prompt {_words(trace, trace.prompt)}",
     ]
     if trace.dropped:

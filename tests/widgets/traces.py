@@ -127,7 +127,8 @@ def build(
             )
         )  # fmt: skip
     meta = Meta(
-        schema_version=1, models={"target": "tiny-target", "draft": "tiny-draft"}, revisions={"target": "a", "draft": "b"},
+        schema_version=1, models={"target": "tiny-target", "draft": "tiny-draft"},
+        revisions={"target": "r1", "draft": "r2"},
         drafter="model", dtype="float32", decoder="own", vocab=len(WORDS), sampling={"temperature": temperature},
         gamma=gamma, verify=verify, cache="contiguous", seed=7, speculate=gamma > 0, max_new_tokens=64,
         lossless=forced is None and verify not in ("typical", "threshold", "synthetic"), forced=forced,

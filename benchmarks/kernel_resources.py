@@ -1,0 +1,173 @@
+"""Compile every kernel for every kind of GPU, without a GPU, and write down what each needs.
+
+    python benchmarks/kernel_resources.py [--targets sm_80,sm_90,sm_100,gfx942] [--json] [--write]
+
+Registers, spills and static shared memory come from the compiled program itself (cuobjdump for NVIDIA, the assembly for
+AMD). --json prints the figures for the tests, --write makes benchmarks/kernel_resources.md. Nothing is launched, and no
+time is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+if os.environ.get("TRITON_INTERPRET", "0") != "0":
+    sys.exit("TRITON_INTERPRET is set: interpreted kernels cannot be compiled; unset it")
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from specdec_kernels import triton_cache, triton_chain, triton_coupled, triton_launch, triton_softmax
+
+TARGETS = {
+    "sm_80": GPUTarget("cuda", 80, 32),
+    "sm_90": GPUTarget("cuda", 90, 32),
+    "sm_100": GPUTarget("cuda", 100, 32),
+    "gfx942": GPUTarget("hip", "gfx942", 64),
+}
+TABLE = Path(__file__).with_suffix(".md")
+
+# Pointers by name; what is left is an int32. A kernel's `p_ptr` and `q_ptr` take the dtype of the variant.
+POINTERS = {
+    "draft_ptr": "*i64",
+    "statistics_ptr": "*fp32",
+    "partial_ptr": "*fp32",
+    "temperature_ptr": "*fp32",
+    "seed_ptr": "*i64",
+    "position_ptr": "*i64",
+    "uniform_ptr": "*fp32",
+    "scratch_ptr": "*i64",
+    "arrivals_ptr": "*i64",
+    "accepted_ptr": "*i64",
+    "tokens_ptr": "*i64",
+    "degenerate_ptr": "*i1",
+    "status_ptr": "*i64",
+    "lengths_ptr": "*i64",
+    "drafted_ptr": "*i64",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One kernel with one set of compile-time arguments, and the dtype of what it reads."""
+
+    name: str
+    kernel: Any
+    constants: dict[str, Any]
+    dtype: str = "fp32"
+
+    def signature(self) -> dict[str, str]:
+        """Return the type of every argument, as the compiler wants it."""
+        types = {}
+        for name in self.kernel.arg_names:
+            if name in self.constants:
+                types[name] = "constexpr"
+            elif name.endswith("_ptr"):
+                types[name] = POINTERS.get(name, f"*{self.dtype}")
+            else:
+                types[name] = "i32"
+        return types
+
+
+def variants() -> Iterator[Variant]:
+    """Every kernel, in every form that runs another path."""
+    blocks = {"BLOCK_K": 8, "BLOCK_V": triton_launch.TILE}
+    forms = [
+        ("probabilities, one-hot", {"HAS_Q": False, "LOGITS": False}, "fp32"),
+        ("probabilities", {"HAS_Q": True, "LOGITS": False}, "fp32"),
+        ("bfloat16 logits", {"HAS_Q": True, "LOGITS": True}, "bf16"),
+    ]
+    for form, constants, dtype in forms:
+        for rule in ("rejection", "block"):
+            chain = {**blocks, **constants, "BLOCK_RULE": rule == "block", "GIVEN_U": False}
+            yield Variant(f"chain, {rule}, {form}", triton_chain.chain_kernel, chain, dtype)
+        yield Variant(f"mass, {form}", triton_chain.mass_kernel, {**blocks, **constants}, dtype)
+    given = {**blocks, "HAS_Q": True, "LOGITS": False, "BLOCK_RULE": False, "GIVEN_U": True}
+    yield Variant("chain, rejection, given uniforms", triton_chain.chain_kernel, given)
+    for form, logits, dtype in (("probabilities", False, "fp32"), ("bfloat16 logits", True, "bf16")):
+        yield Variant(f"coupled, {form}", triton_coupled.coupled_kernel, {**blocks, "LOGITS": logits}, dtype)
+    for dtype in ("fp32", "bf16"):
+        statistics = {**blocks, "BLOCK_TILES": 256}
+        yield Variant(f"softmax statistics, {dtype}", triton_softmax.statistics_kernel, statistics, dtype)
+    yield Variant("append K and V, bf16", triton_cache.append_kernel, {"BLOCK": 1024}, "bf16")
+    for rollback in (False, True):
+        name = "roll back" if rollback else "advance"
+        yield Variant(f"{name} lengths", triton_cache.move_kernel, {"ROLLBACK": rollback, "BLOCK": 32})
+
+
+def measure(variant: Variant, target: str) -> dict[str, Any]:
+    """Compile one variant for one target; return registers, spills and shared memory, in bytes where they are bytes."""
+    source = ASTSource(variant.kernel, variant.signature(), constexprs=variant.constants)
+    compiled = triton.compile(source, target=TARGETS[target], options=dict(triton_launch.OPTIONS))
+    row = {"kernel": variant.kernel.__name__, "variant": variant.name, "target": target}
+    if target.startswith("sm_"):
+        return row | _of_cubin(compiled.asm["cubin"]) | {"shared": compiled.metadata.shared}
+    text = compiled.asm["amdgcn"]
+    found = {name: int(re.search(rf"\.{name}:\s+(\d+)", text)[1]) for name in ("vgpr_count", "vgpr_spill_count")}
+    return row | {
+        "registers": found["vgpr_count"],
+        "spills": found["vgpr_spill_count"],
+        "shared": compiled.metadata.shared,
+    }
+
+
+def _of_cubin(cubin: bytes) -> dict[str, int]:
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        usage = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=True)
+        code = subprocess.run([tool, "-sass", file.name], capture_output=True, text=True, check=True).stdout
+    registers = re.search(r"REG:(\d+)", usage.stdout + usage.stderr)
+    assert registers is not None, usage.stdout
+    # A spill is a store to, or a load from, the thread's local memory.
+    return {"registers": int(registers[1]), "spills": len(re.findall(r"\b(?:STL|LDL)\b", code))}
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Return the figures as a Markdown table, one line a variant."""
+    targets = list(dict.fromkeys(row["target"] for row in rows))
+    lines = [
+        "# What the kernels need",
+        "",
+        "Made by `python benchmarks/kernel_resources.py --write`; compiled ahead of time, not measured on a GPU.",
+        f"Triton {triton.__version__}, {triton_launch.OPTIONS['num_warps']} warps, tiles of {triton_launch.TILE}.",
+        "Each cell: registers a thread / spills / bytes of static shared memory.",
+        "",
+        "| kernel | " + " | ".join(targets) + " |",
+        "| --- |" + " --- |" * len(targets),
+    ]
+    for name in dict.fromkeys(row["variant"] for row in rows):
+        mine = {row["target"]: row for row in rows if row["variant"] == name}
+        cells = [f"{mine[it]['registers']} / {mine[it]['spills']} / {mine[it]['shared']}" for it in targets]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Compile, and print or write."""
+    parser = argparse.ArgumentParser(description="Registers, spills and shared memory of every kernel.")
+    parser.add_argument("--targets", default=",".join(TARGETS))
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--write", action="store_true")
+    args = parser.parse_args()
+    rows = [measure(variant, target) for target in args.targets.split(",") for variant in variants()]
+    text = json.dumps(rows) if args.json else table(rows)
+    print(text)
+    if args.write:
+        TABLE.write_text(table(rows), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

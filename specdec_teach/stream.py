@@ -231,6 +231,7 @@ class Stream(Iterator[Cycle]):
             seconds=seconds,
             stop_cut=stop_cut,
             text=outcome.fed.piece,
+            last_from=None if cut else verdict.source,
         )
 
     def _draft_pointer(self) -> int | None:

@@ -43,7 +43,7 @@ def _cycle(trace: Trace, cycle: Cycle) -> list[str]:
         chance = (
             next((p for token, p in cycle.last_top.tokens if token == cycle.last), None) if cycle.last_top else None
         )
-        where = {"correction": "from the residual", "bonus": "from p"}[cycle.last_kind]
+        where = "from the residual" if cycle.last_from == "residual" else "from p"
         if cycle.degenerate_residual:
             where = "from p, since the residual was empty"
         odds = "" if chance is None else f", probability {chance:.4f}"

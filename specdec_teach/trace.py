@@ -116,7 +116,8 @@ class Cycle:
 
     `gamma`: the draft length asked for. `proposed`: the draft tokens. `accepted`: how many of them were kept.
     `emitted`: the new committed tokens (the kept drafts and `last`). `last`: the token after them, None when the text
-    ended before it; `last_kind` says where it came from and `last_top` shows the distribution it was drawn from.
+    ended before it; `last_kind` says in which row it was drawn, `last_from` whether from that row's p or its residual,
+    and `last_top` shows that distribution.
     `committed_before`, `committed_after`: counts of tokens, prompt included. `target_kv`, `draft_kv`: the pointers.
     `stop_cut`: drafts that stood behind the end of the text. `text`: what this cycle adds to the visible text.
     """
@@ -139,6 +140,7 @@ class Cycle:
     seconds: Seconds
     stop_cut: int
     text: str
+    last_from: Literal["p", "residual"] | None = None
     blocks: Mapping[str, tuple[int, ...]] | None = None
 
 

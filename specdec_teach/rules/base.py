@@ -29,7 +29,7 @@ class Verdict:
     `accepted` drafts stand and `token` follows, drawn from `law_V` `[V]` (not normalised). `p`, `q`: each draft's
     probability in its row. `uniforms`, `chances`: for the judged drafts, the number each was judged with and the
     chance it had, None where the rule used none. `scales`: the factor on p in each row's residual [scale·p − q]₊.
-    `degenerate`: the residual was empty and p was used instead.
+    `source`: whether `law_V` is a row's p or its residual. `degenerate`: the residual was empty, so p was used instead.
     """
 
     accepted: int
@@ -40,6 +40,7 @@ class Verdict:
     uniforms: tuple[float | None, ...]
     chances: tuple[float | None, ...]
     scales: tuple[float, ...]
+    source: Literal["p", "residual"] = "p"
     degenerate: bool = False
 
     @property

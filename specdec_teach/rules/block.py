@@ -10,7 +10,7 @@ fresh: a number used in two cycles would break it. It does not know where p and 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import ClassVar, Literal, final
 
 from torch import Tensor
 
@@ -56,8 +56,11 @@ class Block:
             degenerate = not masses[accepted] > 0
             law_V = law_V if degenerate else rest_KV[accepted]
         token = follow(noise, first + accepted, law_V, accepted)
+        source: Literal["p", "residual"] = "residual" if accepted < count and not degenerate else "p"
         scales = tuple(weights[:count])
-        return Verdict(accepted, token, law_V, rows.p, rows.q, tuple(uniforms), tuple(chances), scales, degenerate)
+        return Verdict(
+            accepted, token, law_V, rows.p, rows.q, tuple(uniforms), tuple(chances), scales, source, degenerate
+        )
 
 
 def _chance(weight: float, mass: float) -> float:

@@ -7,7 +7,7 @@ Invariant: exact for drafts drawn from the reported q. It does not know where p 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import ClassVar, Literal, final
 
 from torch import Tensor
 
@@ -48,5 +48,8 @@ class Rejection:
             degenerate = not bool(mass > 0)
             law_V = law_V if degenerate else rest_V
         token = follow(noise, first + accepted, law_V, accepted)
+        source: Literal["p", "residual"] = "residual" if accepted < count and not degenerate else "p"
         ones = (1.0,) * count
-        return Verdict(accepted, token, law_V, rows.p, rows.q, tuple(uniforms), tuple(chances), ones, degenerate)
+        return Verdict(
+            accepted, token, law_V, rows.p, rows.q, tuple(uniforms), tuple(chances), ones, source, degenerate
+        )

@@ -158,6 +158,17 @@ def test_parameters_are_checked(make: Any) -> None:
         make()
 
 
+@pytest.mark.parametrize("rule", ["rejection", "block", "coupled", "typical", "threshold", "synthetic"])
+def test_the_trace_says_what_the_last_token_was_drawn_from(rule: str) -> None:
+    """A correction comes from the residual under the rules that have one, from p under the others; a bonus from p."""
+    result = near_engine(rule).generate([1, 2], sd.Sampling(seed=5), max_new_tokens=24)
+    assert result.trace is not None
+    kinds = {(cycle.last_kind, cycle.last_from) for cycle in result.trace.cycles}
+    correction = "residual" if rule in ("rejection", "block") else "p"
+    assert kinds <= {("bonus", "p"), ("correction", correction)}
+    assert ("correction", correction) in kinds
+
+
 def test_block_in_the_trace() -> None:
     """Its own chances and residuals: the draft that falls has u at or above its chance, and a scaled residual."""
     for seed in range(12):

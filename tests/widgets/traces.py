@@ -124,6 +124,7 @@ def build(
                 rng=Draws((0, len(kinds)), (0, len(kinds)), (0, 1)), degenerate_residual=False,
                 seconds=Seconds(0.0021 * len(kinds), 0.0093, 0.0006, 0.0004), stop_cut=kinds.count("c"),
                 text="".join(WORDS[i] for i in emitted),
+                last_from=None if last is None else "residual" if "r" in kinds else "p",
             )
         )  # fmt: skip
     meta = Meta(

@@ -455,6 +455,7 @@ const SAY = {
     const bar = c.decisions.find((x) => x.status === "rejected")?.bars.find((x) => x.token === c.last);
     if (isGreedy(trace) || !bar) return `The target puts ${y} there instead: the correction.`;
     if (c.degenerate_residual) return `The residual is empty to the last digit, so the correction ${y} is drawn from p itself.`;
+    if (c.last_from === "p") return `The correction ${y} is drawn from the target's own p, where its probability is ${num(bar.p)}.`;
     return `The correction ${y} is drawn from the residual [p − q]₊, where its share is ${num(bar.residual)}.`;
   },
 

@@ -17,3 +17,13 @@ def test_the_first_example_runs(root: Path, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "cycle 0" in done.stdout
+
+
+def test_links_within_the_repository_resolve(root: Path) -> None:
+    for name in ("README.md", "CONTRIBUTING.md"):
+        text = (root / name).read_text(encoding="utf-8")
+        targets = re.findall(r"\]\(([^)\s]+)\)", text)
+        missing = [
+            target for target in targets if "://" not in target and not (root / target.partition("#")[0]).exists()
+        ]
+        assert not missing, f"{name}: {missing}"

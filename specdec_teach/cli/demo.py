@@ -102,7 +102,7 @@ def lines(cycle: Cycle, pieces: Mapping[int, str]) -> Iterator[Text]:
         if decision.status in ("accepted", "rejected"):
             yield Text(f"    {_judged(decision, pieces)}", style=_QUIET)
     draft = "" if cycle.draft_kv is None else f"    draft {_pointer(cycle.draft_kv)}"
-    yield Text(f"  C={cycle.committed_after}  target {_pointer(cycle.target_kv)}{draft}")
+    yield Text(f"  computed  target {_pointer(cycle.target_kv)}{draft}")
 
 
 def _judged(decision: Decision, pieces: Mapping[int, str]) -> str:
@@ -118,7 +118,7 @@ def _judged(decision: Decision, pieces: Mapping[int, str]) -> str:
 
 def _pointer(kv: KV) -> str:
     back = f" ↩ {kv.after}" if kv.after != kv.written else ""
-    return f"L={kv.before} → {kv.written}{back}"
+    return f"C={kv.before} → {kv.written}{back}"
 
 
 def _shown(pieces: Mapping[int, str], token: int) -> str:

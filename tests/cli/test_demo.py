@@ -22,7 +22,7 @@ def test_every_fate_has_its_glyph(result: sd.Result) -> None:
     assert "the target's likeliest" in text[2]
     assert "not the target's likeliest" in text[3]
     kv = cycle.target_kv
-    assert text[-1].strip().startswith(f"C={cycle.committed_after}  target L={kv.before} → {kv.written} ↩ {kv.after}")
+    assert text[-1].strip().startswith(f"computed  target C={kv.before} → {kv.written} ↩ {kv.after}")
 
 
 def test_sampled_numbers_are_shown(result: sd.Result) -> None:

@@ -67,7 +67,8 @@ def _prefix_weights(p, q, k, count):
         p_i = tl.sum(tl.where(k == i, p, 0.0), axis=0)
         q_i = tl.sum(tl.where(k == i, q, 0.0), axis=0)
         product = weight * p_i
-        ratio = tl.where(product >= q_i, 1.0, tl.div_rn(product, q_i))
+        whole = product >= q_i
+        ratio = tl.where(whole, 1.0, tl.div_rn(product, tl.where(whole, 1.0, q_i)))
         weight = tl.where(product <= 0.0, 0.0, ratio)
         weights = tl.where(k == i, weight, weights)
     return weights

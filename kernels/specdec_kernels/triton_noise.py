@@ -14,6 +14,7 @@ __all__ = ["philox_words", "race_time", "race_times", "uniform"]
 @triton.jit
 def philox_words(seed, number, STREAM: tl.constexpr, lane):
     """Return the four words at (number, stream, lane) under a 64-bit seed; number and lane broadcast together."""
+    number = number.to(tl.int64)
     low = (number & 0xFFFFFFFF).to(tl.uint32)
     high = ((number >> 32) & 0xFFFFFFFF).to(tl.uint32)
     lane = lane.to(tl.uint32)

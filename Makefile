@@ -9,7 +9,7 @@ JOBS   ?= 2
 BIN      := $(VENV)/bin
 INSTALL   = $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
 RECIPE   := pyproject.toml setup.py constraints.txt
-LESSONS   = $(sort $(wildcard lessons/[0-9][0-9]*.ipynb))
+LESSONS   = $(sort $(wildcard lessons/[0-9][0-9]*.ipynb lessons/solutions/[0-9][0-9]*.ipynb))
 CHROMIUM := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
 
 .DEFAULT_GOAL := help

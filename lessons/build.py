@@ -1,7 +1,9 @@
 """Build lessons/NN_name.ipynb from lessons/src/NN_name.py: read, execute, store in one canonical form.
 
-jupytext reads the source, nbclient executes it; what is ours is the canonical form. Invariant: two builds of one source
-are the same bytes, and the notebook holds nothing that differs from run to run. It does not know what a lesson teaches.
+jupytext reads the source, nbclient executes it; what is ours is the canonical form, and the student's form: what stands
+between `# BEGIN SOLUTION` and `# END SOLUTION` becomes three dots, and the whole source is built as well, into
+lessons/solutions/. Invariant: two builds of one source are the same bytes, and the notebook holds nothing that differs
+from run to run. It does not know what a lesson teaches.
 
     python -m lessons.build            every lesson
     python -m lessons.build 00 03      those lessons
@@ -27,6 +29,7 @@ import nbformat
 __all__ = [
     "ADDRESS",
     "NOTEBOOKS",
+    "SOLUTIONS",
     "SOURCES",
     "BuildError",
     "build",
@@ -34,11 +37,14 @@ __all__ = [
     "main",
     "notebook_of",
     "read_source",
+    "solution_of",
     "stale",
+    "strip",
 ]
 
 NOTEBOOKS = Path(__file__).resolve().parent
 SOURCES = NOTEBOOKS / "src"
+SOLUTIONS = NOTEBOOKS / "solutions"
 ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 """What a memory address looks like in an output."""
 
@@ -47,14 +53,36 @@ _KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name":
 _LANGUAGE = {"file_extension": ".py", "mimetype": "text/x-python", "name": "python", "pygments_lexer": "ipython3"}
 _OWN_METADATA = "lesson"
 _SECONDS = 300
+_SOLUTION = re.compile(r"^([ \t]*)# BEGIN SOLUTION\n(.*?)\n[ \t]*# END SOLUTION[ \t]*$", re.DOTALL | re.MULTILINE)
+_MARKER = re.compile(r"^[ \t]*# (?:BEGIN|END) SOLUTION[ \t]*\n?", re.MULTILINE)
 
 
 class BuildError(Exception):
     """A lesson that cannot be stored: a cell fails, writes to stderr, or prints something that differs each time."""
 
 
-def read_source(path: Path) -> Any:
-    """Return the source as a notebook without outputs: fixed metadata, cell ids from position and content."""
+def strip(source: str) -> str:
+    r"""Return the student's form of a cell: each marked solution becomes three dots, or `name = ...` for an assignment.
+
+    >>> strip("def f(x):\n    # BEGIN SOLUTION\n    return x\n    # END SOLUTION")
+    'def f(x):\n    ...'
+    >>> strip("# BEGIN SOLUTION\nanswer = 3\n# END SOLUTION\ncheck('00.demo', answer)")
+    "answer = ...\ncheck('00.demo', answer)"
+    """
+
+    def dots(found: re.Match[str]) -> str:
+        indent, body = found[1], found[2].strip()
+        name = re.match(r"(\w+)\s*=[^=]", body)
+        return f"{indent}{name[1]} = ..." if name else f"{indent}..."
+
+    return _SOLUTION.sub(dots, source)
+
+
+def read_source(path: Path, *, solved: bool = False) -> Any:
+    """Return the source as a notebook without outputs: fixed metadata, cell ids from position and content.
+
+    `solved`: with the solutions and without their markers, else in the student's form.
+    """
     read = jupytext.read(path, fmt="py:percent")
     own = read.metadata.get(_OWN_METADATA)
     notebook = nbformat.v4.new_notebook(metadata={"kernelspec": _KERNEL, "language_info": _LANGUAGE})
@@ -62,6 +90,7 @@ def read_source(path: Path) -> Any:
         notebook.metadata[_OWN_METADATA] = own
     for index, cell in enumerate(read.cells):
         make: Any = nbformat.v4.new_code_cell if cell.cell_type == "code" else nbformat.v4.new_markdown_cell
+        cell.source = _MARKER.sub("", cell.source) if solved else strip(cell.source)
         mark = hashlib.sha256(f"{cell.cell_type}\n{cell.source}".encode()).hexdigest()[:8]
         metadata = {"tags": list(cell.metadata["tags"])} if cell.metadata.get("tags") else {}
         notebook.cells.append(make(cell.source, id=f"c{index:02d}-{mark}", metadata=metadata))
@@ -114,9 +143,9 @@ def _output(output: Any, number: int, where: str) -> Any:
     return output
 
 
-def build(source: Path, target: Path) -> None:
+def build(source: Path, target: Path, *, solved: bool = False) -> None:
     """Execute one source in an empty folder and write its notebook to `target`."""
-    notebook = read_source(source)
+    notebook = read_source(source, solved=solved)
     with tempfile.TemporaryDirectory() as folder:
         client = nbclient.NotebookClient(
             notebook, timeout=_SECONDS, kernel_name="python3", resources={"metadata": {"path": folder}}
@@ -125,6 +154,7 @@ def build(source: Path, target: Path) -> None:
             client.execute()
         except nbclient.exceptions.CellExecutionError as error:
             raise BuildError(f"{source.name} fails:\n{error}") from None
+    target.parent.mkdir(exist_ok=True)
     part = target.with_suffix(".part")
     part.write_text(canonical(notebook, source.name), encoding="utf-8")
     part.replace(target)
@@ -135,13 +165,23 @@ def notebook_of(source: Path) -> Path:
     return NOTEBOOKS / f"{source.stem}.ipynb"
 
 
+def solution_of(source: Path) -> Path | None:
+    """Return where the solved notebook of a source lies, None for a lesson without marked solutions."""
+    marked = _SOLUTION.search(source.read_text(encoding="utf-8"))
+    return SOLUTIONS / f"{source.stem}.ipynb" if marked else None
+
+
 def stale(source: Path) -> bool:
-    """Return whether the notebook of `source` is missing or its cells are not those of the source."""
-    target = notebook_of(source)
+    """Return whether a notebook of `source` is missing or its cells are not those of the source."""
+    solved = solution_of(source)
+    return _behind(source, notebook_of(source), False) or (solved is not None and _behind(source, solved, True))
+
+
+def _behind(source: Path, target: Path, solved: bool) -> bool:
     if not target.exists():
         return True
     stored = nbformat.read(target, as_version=4)
-    wanted = read_source(source)
+    wanted = read_source(source, solved=solved)
     return _cells(stored) != _cells(wanted) or stored.metadata != wanted.metadata
 
 
@@ -168,6 +208,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     for path in wanted:
         try:
             build(path, notebook_of(path))
+            if (solved := solution_of(path)) is not None:
+                build(path, solved, solved=True)
             print(f"built lessons/{notebook_of(path).name}", flush=True)
         except BuildError as error:
             print(error, file=sys.stderr)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
 
-from lessons.build import ADDRESS, NOTEBOOKS, SOURCES, notebook_of, read_source, stale
+from lessons.build import ADDRESS, NOTEBOOKS, SOURCES, notebook_of, read_source, solution_of, stale
 
 FEWEST_OUTPUTS = 3
 LARGEST = 600_000
@@ -19,11 +20,25 @@ FORBIDDEN = ("Output(", "interact(", "clear_output", "tqdm", "%pip", "!pip", "up
 TIMING = re.compile(r"\d\s?(?:ns|µs|us|ms|s|sec|secs|seconds?|it/s)\b|\b\d{1,2}:\d{2}:\d{2}\b")
 SOURCE_FILES = sorted(SOURCES.glob("*.py"))
 
-each_lesson = pytest.mark.parametrize("source", SOURCE_FILES, ids=lambda path: path.stem)
+
+@dataclass(frozen=True)
+class Form:
+    """A lesson as a student gets it, or with its solutions."""
+
+    source: Path
+    path: Path
+    solved: bool
 
 
-def load(source: Path) -> Any:
-    return nbformat.read(notebook_of(source), as_version=4)
+FORMS = [Form(source, notebook_of(source), False) for source in SOURCE_FILES]
+FORMS += [Form(source, path, True) for source in SOURCE_FILES if (path := solution_of(source)) is not None]
+each_lesson = pytest.mark.parametrize(
+    "form", FORMS, ids=lambda form: form.path.stem + ("-solved" if form.solved else "")
+)
+
+
+def load(form: Form) -> Any:
+    return nbformat.read(form.path, as_version=4)
 
 
 def code_cells(notebook: Any) -> list[Any]:
@@ -55,13 +70,13 @@ def test_there_are_lessons_and_each_notebook_has_a_source() -> None:
 
 
 @each_lesson
-def test_the_notebook_is_in_step_with_its_source(source: Path) -> None:
-    assert not stale(source), f"run `make lessons ARGS={source.name[:2]}` and commit the notebook"
+def test_the_notebook_is_in_step_with_its_source(form: Form) -> None:
+    assert not stale(form.source), f"run `make lessons ARGS={form.source.name[:2]}` and commit the notebook"
 
 
 @each_lesson
-def test_the_file_is_canonical(source: Path) -> None:
-    notebook, text = load(source), notebook_of(source).read_text(encoding="utf-8")
+def test_the_file_is_canonical(form: Form) -> None:
+    notebook, text = load(form), form.path.read_text(encoding="utf-8")
     assert len(text.encode()) < LARGEST
     assert "widgets" not in notebook.metadata
     assert "application/vnd.jupyter" not in text
@@ -72,16 +87,16 @@ def test_the_file_is_canonical(source: Path) -> None:
 
 
 @each_lesson
-def test_enough_outputs_are_compared(source: Path) -> None:
-    notebook = load(source)
-    promised = read_source(source).metadata.lesson.outputs
+def test_enough_outputs_are_compared(form: Form) -> None:
+    notebook = load(form)
+    promised = read_source(form.source, solved=form.solved).metadata.lesson.outputs
     found = sum(bool(compared(output).strip()) for output in outputs(notebook))
     assert found >= promised >= FEWEST_OUTPUTS
 
 
 @each_lesson
-def test_outputs_do_not_differ_from_run_to_run(source: Path) -> None:
-    notebook = load(source)
+def test_outputs_do_not_differ_from_run_to_run(form: Form) -> None:
+    notebook = load(form)
     for output in outputs(notebook):
         assert not TIMING.search(compared(output)), compared(output)
         assert not ADDRESS.search(compared(output)), compared(output)
@@ -90,18 +105,18 @@ def test_outputs_do_not_differ_from_run_to_run(source: Path) -> None:
 
 
 @each_lesson
-def test_one_title_and_the_minutes_stand_at_the_top(source: Path) -> None:
-    notebook = load(source)
+def test_one_title_and_the_minutes_stand_at_the_top(form: Form) -> None:
+    notebook = load(form)
     titles = re.findall(r"^# .+", prose(markdown(notebook)), re.MULTILINE)
     assert len(titles) == 1
-    assert notebook.cells[0].source.startswith(f"# {source.name[:2]} ")
+    assert notebook.cells[0].source.startswith(f"# {form.source.name[:2]} ")
     head = "\n".join(cell.source for cell in notebook.cells[:2])
     assert re.search(rf"\b{notebook.metadata.lesson.minutes} minutes\b", head), "say how long it takes"
 
 
 @each_lesson
-def test_pictures_have_words(source: Path) -> None:
-    notebook = load(source)
+def test_pictures_have_words(form: Form) -> None:
+    notebook = load(form)
     html = [output.data.get("text/html", "") for output in outputs(notebook) if "data" in output]
     for tag in re.findall(r"<img\b[^>]*>", "".join([markdown(notebook), *html])):
         assert re.search(r'\balt="[^"]+"', tag), tag[:120]
@@ -114,8 +129,8 @@ def test_pictures_have_words(source: Path) -> None:
 
 
 @each_lesson
-def test_links_resolve(source: Path) -> None:
-    text = prose(markdown(load(source)))
+def test_links_resolve(form: Form) -> None:
+    text = prose(markdown(load(form)))
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
         if target.startswith("#"):
             continue

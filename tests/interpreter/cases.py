@@ -64,14 +64,22 @@ _VALUES: dict[str, tuple[Any, ...]] = {
 }
 
 
-def every() -> list[Case]:
-    """The whole grid, where a case is valid."""
+def grid() -> list[Case]:
+    """Every valid case."""
     return [case for values in itertools.product(*_VALUES.values()) if (case := Case(*values)).valid]
+
+
+def every() -> list[Case]:
+    """Every valid shape, rule, dtype, kind of q and number of splits; strides and given uniforms take turns."""
+    found: dict[tuple[Any, ...], list[Case]] = {}
+    for case in grid():
+        found.setdefault(tuple(getattr(case, field.name) for field in fields(case)[:-2]), []).append(case)
+    return [cases[i % len(cases)] for i, cases in enumerate(found.values())]
 
 
 def pairwise() -> list[Case]:
     """A small set in which every two values that can meet do meet: greedy, the same list each time."""
-    pool = every()
+    pool = grid()
     random.Random(0).shuffle(pool)
     missing = {pair for case in pool for pair in _pairs(case)}
     chosen = []

@@ -11,7 +11,8 @@ from specdec_kernels.triton_noise import race_time, race_times, uniform
 
 
 @triton.jit
-def _numbers_kernel(u_ptr, times_ptr, seed, number, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def _numbers_kernel(u_ptr, times_ptr, seed_ptr, number_ptr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    seed, number = tl.load(seed_ptr), tl.load(number_ptr)
     k = tl.arange(0, BLOCK)
     tl.store(u_ptr + k, uniform(seed, number + k, 1))
     tl.store(times_ptr + k, race_times(seed, number, 2, 3, BLOCK))
@@ -28,8 +29,8 @@ def test_numbers_have_the_references_bits() -> None:
     """For seeds of both signs and numbers that cross 2³², a tile that is not the first."""
     for seed, number in ((7, 0), (-(2**60) - 5, 2**32 - 100), (2**63 - 1, 2**45)):
         u, times = torch.empty(256), torch.empty(256)
-        _numbers_kernel[(1,)](u, times, seed, number, BLOCK=256)
         seeds, numbers = torch.tensor([seed]), torch.tensor([number])
+        _numbers_kernel[(1,)](u, times, seeds, numbers, BLOCK=256)
         assert torch.equal(u, noise.acceptance_uniforms(seeds, numbers, 256)[0])
         assert torch.equal(times, noise.race_times(seeds, noise.TOKEN, numbers, 1024)[0, 768:])
 

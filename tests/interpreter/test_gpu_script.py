@@ -1,0 +1,49 @@
+"""The script for a GPU runs from end to end at tiny sizes, and its checks can fail."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_it_runs() -> None:
+    command = [sys.executable, str(ROOT / "benchmarks" / "gpu_verify.py"), "--smoke"]
+    environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT / "kernels")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [line[:4] for line in done.stdout.splitlines()[1:5]] == ["ok  "] * 4
+
+
+def test_its_chi_square_sees_a_bias() -> None:
+    from benchmarks.gpu_verify import chi_square_z
+
+    expected = torch.linspace(1, 9, 64, dtype=torch.float64) * 1000
+    noise = torch.randn(64, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    assert abs(chi_square_z(expected + noise * expected.sqrt(), expected)) < 3
+    assert chi_square_z(expected * (1 + 0.02 * noise.sign()), expected) > 4.5
+
+
+def test_its_checks_fail_for_a_broken_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that is off by one token, or that answers otherwise for more than one split, is found."""
+    from benchmarks import gpu_verify
+
+    sizes = gpu_verify.Sizes.smoke()
+    right = gpu_verify.kernel
+
+    def broken(given: dict[str, Any], rule: str, splits: int | None = None, tile: int | None = None) -> Any:
+        verdict, status = right(given, rule, splits, tile)
+        if splits != 1:
+            verdict.tokens[-1, 0] += 1
+        return verdict, status
+
+    monkeypatch.setattr(gpu_verify, "kernel", broken)
+    assert not gpu_verify.answers(sizes, "cpu")["ok"]
+    assert not gpu_verify.merge(sizes, "cpu")["ok"]

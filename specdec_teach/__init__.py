@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from specdec_teach.drafters.scripted import ScriptedDrafter as ScriptedDrafter
     from specdec_teach.engine import Engine as Engine
     from specdec_teach.exact import exact_law as exact_law
+    from specdec_teach.grammar import Grammar as Grammar
     from specdec_teach.pairs import Pair as Pair
     from specdec_teach.pairs import load_pair as load_pair
     from specdec_teach.play import play as play
@@ -44,6 +45,7 @@ _HOME = {
     "Drafter": "specdec_teach.drafters.base",
     "Engine": "specdec_teach.engine",
     "EngineFailure": "specdec_kernels.errors",
+    "Grammar": "specdec_teach.grammar",
     "InvalidInput": "specdec_kernels.errors",
     "ModelDrafter": "specdec_teach.drafters.model",
     "Pair": "specdec_teach.pairs",

@@ -15,6 +15,7 @@ from specdec_kernels.errors import InvalidInput, unknown_name
 from specdec_teach.drafters.base import Drafter
 from specdec_teach.ending import Ending
 from specdec_teach.events import Observer
+from specdec_teach.grammar import GrammarMasks
 from specdec_teach.hf import ModelRunner
 from specdec_teach.history import History
 from specdec_teach.limits import Limits
@@ -184,7 +185,8 @@ class Engine:
             )
         limits = Limits(len(ids), cap, context, drafter.context if drafter is not None else None)
         eos, vocab = self._eos(sampling), self.target_runner.vocab
-        history = History.of(sampling, ids, vocab, eos, self._phrases(sampling), rolls_back=drafter is not None)
+        grammar = GrammarMasks(sampling.grammar, self.tokenizer, vocab, eos) if sampling.grammar is not None else None
+        history = History.of(sampling, ids, vocab, eos, self._phrases(sampling), drafter is not None, grammar)
         if sampling.stop and self.tokenizer is None:
             raise InvalidInput(f"stop={sampling.stop!r} needs text and the engine has no tokenizer; pass tokenizer=…")
         ending = Ending(eos, sampling.stop, TextStream(self.tokenizer))

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from specdec_kernels.errors import InvalidInput
+from specdec_teach.grammar import GrammarMasks
 from specdec_teach.sampling import Sampling
 
 __all__ = ["History"]
@@ -23,9 +24,9 @@ __all__ = ["History"]
 
 @final
 class History:
-    """The steps of one request, in order: bias and allowed, penalties, n-grams, bans, minimum length, processors."""
+    """The steps of one request: bias and allowed, penalties, n-grams, bans, minimum length, processors, grammar."""
 
-    __slots__ = ("_always", "_per_row", "_prompt_length")
+    __slots__ = ("_always", "_grammar", "_per_row", "_prompt_length")
 
     def __init__(
         self,
@@ -35,9 +36,11 @@ class History:
         eos: frozenset[int],
         banned: Items[tuple[int, ...]],
         rolls_back: bool,
+        grammar: GrammarMasks | None,
     ) -> None:
         self._prompt_length = len(prompt)
         self._always = _always(sampling, vocab)
+        self._grammar = grammar
         self._per_row: list[Callable[[Tensor, list[int]], Tensor]] = []
         if sampling.repetition_penalty != 1.0:
             self._per_row.append(lambda row, ids: _repetition(row, ids, sampling.repetition_penalty))
@@ -54,6 +57,8 @@ class History:
             if rolls_back:
                 _refuse_state(processor, prompt, vocab)
             self._per_row.append(_as_step(processor))
+        if grammar is not None:
+            self._per_row.append(lambda row, ids: grammar.mask(row, ids[self._prompt_length :]))
 
     @classmethod
     def of(
@@ -64,6 +69,7 @@ class History:
         eos: frozenset[int],
         banned: Items[tuple[int, ...]],
         rolls_back: bool = True,
+        grammar: GrammarMasks | None = None,
     ) -> History | None:
         """Return the steps of a request, or None when it has none.
 
@@ -76,7 +82,7 @@ class History:
             raise InvalidInput(
                 f"banned, allowed or logit_bias names token {wrong}; the target's ids are 0 to {vocab - 1}"
             )
-        history = cls(sampling, prompt, vocab, eos, banned, rolls_back)
+        history = cls(sampling, prompt, vocab, eos, banned, rolls_back, grammar)
         return history if history._per_row or history._always is not None else None
 
     def apply(self, logits_RV: Tensor, prefix: Items[int], drafts: Items[int]) -> Tensor:
@@ -93,6 +99,10 @@ class History:
                 row_V = step(row_V, ids)
             rows.append(row_V)
         return torch.stack(rows)
+
+    def legal(self, prefix: Items[int], drafts: Items[int]) -> int:
+        """Return how many of `drafts` the grammar allows behind `prefix`; all of them where there is none."""
+        return len(drafts) if self._grammar is None else self._grammar.legal(prefix[self._prompt_length :], drafts)
 
     def _counts(self, row_V: Tensor, ids: list[int], sampling: Sampling) -> Tensor:
         """Subtract both count penalties for the tokens said since the prompt."""

@@ -35,6 +35,10 @@ class Policy:
         """Return logits `[R, V]` after penalties and bans; row r sees `prefix` and the first r of `drafts`."""
         return logits_RV if self._history is None else self._history.apply(logits_RV, prefix, drafts)
 
+    def legal(self, prefix: Items[int], drafts: Items[int]) -> int:
+        """Return how many of `drafts` may follow `prefix` at all: a grammar cuts the others before the target runs."""
+        return len(drafts) if self._history is None else self._history.legal(prefix, drafts)
+
     def rows(self, logits_RV: Tensor, prefix: Items[int], drafts: Items[int] = ()) -> Tensor:
         """Return the probabilities `[R, V]` that are sampled from; row r sees `prefix` and the first r of `drafts`."""
         return processed(self.scores(logits_RV, prefix, drafts), self.sampling)

@@ -9,9 +9,12 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import Any, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 from specdec_kernels.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from specdec_teach.grammar import Grammar
 
 __all__ = ["GREEDY_BELOW", "Sampling"]
 
@@ -32,7 +35,7 @@ class Sampling:
     `no_repeat_ngram_size`: no n tokens twice, 0 is off. `min_new_tokens`: no end-of-sequence token before. `banned`:
     phrases that must not be said, each a tuple of ids or a string. `allowed`: the only ids that may be said.
     `logit_bias`: {id: added to its logit}. `processors`: functions (ids [1, T], logits [1, V]) -> logits without state,
-    such as transformers' logits processors.
+    such as transformers' logits processors. `grammar`: the language the whole text must belong to (`sd.Grammar`).
     All of it applies to p and to q alike, first the history, then temperature, top-k, top-p, min-p.
 
     End. `eos_token_id`: "tokenizer" takes the ids that tokenizer and model name, None lets nothing end the text.
@@ -58,6 +61,7 @@ class Sampling:
     allowed: tuple[int, ...] | None = None
     logit_bias: Mapping[int, float] | None = None
     processors: tuple[Callable[[Any, Any], Any], ...] = ()
+    grammar: Grammar | None = None
     stop: tuple[str, ...] = ()
     eos_token_id: Literal["tokenizer"] | int | tuple[int, ...] | None = "tokenizer"
     logprobs: int = 0
@@ -111,6 +115,8 @@ class Sampling:
                 _whole("logit_bias", token, 0, None, "{token id: number}")
                 _number("logit_bias", bias, -math.inf, math.inf, "{token id: number}")
             keep(self, "logit_bias", MappingProxyType(dict(self.logit_bias)))
+        if self.grammar is not None and not hasattr(self.grammar, "kind"):
+            raise InvalidInput(f"grammar={self.grammar!r}; give sd.Grammar.regex(...), .json_schema(...) or .ebnf(...)")
         keep(self, "processors", tuple(self.processors))
         for processor in self.processors:
             if not callable(processor):
@@ -141,6 +147,8 @@ class Sampling:
 def _plain(name: str, value: object) -> object:
     if name == "processors":
         return [type(processor).__name__ for processor in value]  # type: ignore[attr-defined]
+    if name == "grammar" and value is not None:
+        return {"kind": value.kind, "text": value.text}  # type: ignore[attr-defined]
     if isinstance(value, Mapping):
         return {str(key): item for key, item in value.items()}
     return [_plain("", item) for item in value] if isinstance(value, tuple) else value

@@ -170,6 +170,9 @@ class Stream(Iterator[Cycle]):
             sequence.noise.cycle_start = sequence.number
             return force(drafter, self._engine.target_runner, sequence, gamma, self.meta.forced)
         proposal = drafter.propose([sequence], [gamma])[0]
+        legal = sequence.policy.legal(sequence.tokens, proposal.tokens)
+        if legal < len(proposal.tokens):
+            proposal = Proposal(proposal.tokens[:legal], None if proposal.q_KV is None else proposal.q_KV[:legal])
         return proposal, (False,) * len(proposal.tokens)
 
     def _settle(self, outcome: Outcome) -> None:

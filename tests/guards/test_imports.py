@@ -20,6 +20,7 @@ ALLOWED: dict[str, set[str]] = {
     "specdec_teach.records": {"specdec_kernels.errors"},
     "specdec_teach.views": {"specdec_kernels.errors", "specdec_teach.trace"},
     "specdec_teach.noise": {"specdec_kernels", "specdec_teach", "torch", "numpy"},
+    "specdec_teach.grammar": {"specdec_kernels", "specdec_teach", "torch", "xgrammar"},
     "specdec_teach.hf": {"specdec_kernels", "specdec_teach", "torch", "transformers", "safetensors"},
     "specdec_teach.cli": {"specdec_kernels.errors", "specdec_teach", "torch", "rich"},
     "specdec_teach.cli.replay": {"specdec_kernels.errors", "specdec_teach.trace"},

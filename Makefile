@@ -14,7 +14,7 @@ CHROMIUM := $(shell command -v chromium || command -v chromium-browser || comman
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help lab test check lint types unit notebooks browser test-all exhaustive lessons clean
+.PHONY: help lab test check lint types unit interpreter notebooks browser test-all exhaustive lessons clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,7 +23,7 @@ help: ## show this list
 lab: $(VENV)/.lab ## install if needed, copy the lessons to my-lessons/ and open JupyterLab on lesson 00
 	@$(BIN)/specdec-teach lab --folder my-lessons $(ARGS)
 
-test: lint types unit notebooks browser ## everything that needs no GPU
+test: lint types unit interpreter notebooks browser ## everything that needs no GPU
 
 check: ## what CI runs: make test, and chromium must be there
 	@bash .ci/run
@@ -38,7 +38,11 @@ types: $(VENV)/.test ## mypy --strict
 
 unit: $(VENV)/.test ## unit and exactness tests and doctests
 	@echo '== tests and doctests'
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup --ignore tests/browser -m 'not slow and not exhaustive and not gpu' $(ARGS)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup --ignore tests/browser --ignore tests/interpreter -m 'not slow and not exhaustive and not gpu' $(ARGS)
+
+interpreter: $(VENV)/.test ## the kernels in Triton's interpreter: its mode is one for a process
+	@echo '== kernels, interpreted'
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m 'not slow and not exhaustive and not gpu' tests/interpreter
 
 notebooks: $(VENV)/.test ## run every lesson and compare each output with the stored one
 	@echo '== lessons, strictly'
@@ -53,10 +57,11 @@ else
 endif
 
 test-all: test ## also the slow tests
-	@$(BIN)/python -m pytest -q -m 'slow and not exhaustive and not gpu'
+	@$(BIN)/python -m pytest -q --ignore tests/interpreter -m 'slow and not exhaustive and not gpu'
 
 exhaustive: $(VENV)/.test ## walk whole spaces; before a release
-	@$(BIN)/python -m pytest -q -m 'exhaustive and not gpu'
+	@$(BIN)/python -m pytest -q --ignore tests/interpreter -m 'exhaustive and not gpu'
+	@$(BIN)/python -m pytest -q -m 'exhaustive and not gpu' tests/interpreter
 
 lessons: $(VENV)/.test ## rebuild lessons/*.ipynb from lessons/src
 	@OMP_NUM_THREADS=1 $(BIN)/python -m lessons.build $(ARGS)

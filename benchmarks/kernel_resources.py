@@ -110,7 +110,8 @@ def measure(variant: Variant, target: str) -> dict[str, Any]:
     """Compile one variant for one target; return registers, spills and shared memory, in bytes where they are bytes."""
     source = ASTSource(variant.kernel, variant.signature(), constexprs=variant.constants)
     compiled = triton.compile(source, target=TARGETS[target], options=dict(triton_launch.OPTIONS))
-    row = {"kernel": variant.kernel.__name__, "variant": variant.name, "target": target}
+    row: dict[str, Any] = {"kernel": variant.kernel.__name__, "variant": variant.name, "target": target}
+    row["narrow_offsets"] = narrow_offsets(compiled.asm["ttir"])
     if target.startswith("sm_"):
         return row | _of_cubin(compiled.asm["cubin"]) | {"shared": compiled.metadata.shared}
     text = compiled.asm["amdgcn"]
@@ -120,6 +121,24 @@ def measure(variant: Variant, target: str) -> dict[str, Any]:
         "spills": found["vgpr_spill_count"],
         "shared": compiled.metadata.shared,
     }
+
+
+def narrow_offsets(ttir: str) -> list[str]:
+    r"""Return the pointer arguments that something is added to in 32 bits: row × vocabulary would overflow there.
+
+    >>> narrow_offsets("%0 = tt.splat %p_ptr : a -> b\n%1 = tt.addptr %0, %2 : tensor<8x!tt.ptr<f32>>, tensor<8xi32>")
+    ['p_ptr']
+    """
+    origin: dict[str, str] = {}
+    found = set()
+    for line in ttir.splitlines():
+        if splat := re.match(r"\s*(%\w+) = tt\.(?:splat|broadcast) (%\w+) ", line):
+            origin[splat[1]] = origin.get(splat[2], splat[2])
+        if added := re.search(r"tt\.addptr (%\w+), %\w+ : .*, (?:tensor<\w+x)?(i\d+)", line):
+            base = origin.get(added[1], added[1])
+            if base.endswith("_ptr") and added[2] == "i32":
+                found.add(base[1:])
+    return sorted(found)
 
 
 def _of_cubin(cubin: bytes) -> dict[str, int]:

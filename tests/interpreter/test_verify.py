@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from specdec_kernels import reference, verify_chain, verify_chain_logits
+from specdec_kernels import noise, reference, verify_chain, verify_chain_logits
 from specdec_kernels.errors import SpecDecError
 from specdec_kernels.logits import softmax
 from specdec_kernels.verdict import Verdict
@@ -121,6 +121,19 @@ def test_an_empty_residual() -> None:
         right = _by_reference(given, rule)
         assert right[0].degenerate.all()
         _same(_by_kernel(given, rule, tile=4, splits=1), right)
+
+
+@pytest.mark.parametrize("rule", ["rejection", "coupled"])
+def test_the_lowest_id_wins_ties(rule: str) -> None:
+    """Weights so small that their scores fall together, in one tile and across splits."""
+    rows = torch.arange(24)
+    given = {"drafts": rows.new_empty(24, 0), "q": None, "p": torch.full((24, 1, 6), 1e-45), "seeds": rows}
+    given |= {"positions": rows, "uniforms": None, "temperature": None}
+    right = _by_reference(given, rule)
+    scores = given["p"][:, 0] / noise.race_times(rows, noise.TOKEN if rule == "rejection" else noise.COUPLED, rows, 6)
+    assert (scores == scores.amax(-1, keepdim=True)).sum(-1).max() > 1
+    for tile, splits in ((8, 1), (4, 2)):
+        _same(_by_kernel(given, rule, tile=tile, splits=splits), right)
 
 
 def _wrong() -> list[tuple[str, str, dict[str, Any]]]:

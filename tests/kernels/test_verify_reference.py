@@ -247,3 +247,27 @@ def test_the_engines_residual_is_this_one() -> None:
             p, q = torch.tensor(models.target[()]), torch.tensor(models.draft[()])
             rest, mass = residual(p, q, torch.tensor(block[0]))
             np.testing.assert_allclose(law, (rest / mass).numpy(), atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_each_purpose_has_its_documented_number(rule: str) -> None:
+    """Acceptance: stream 1 at position + i. The token behind n drafts: stream 2 at position + n, from the residual."""
+    generator = torch.Generator().manual_seed(8)
+    rows, length, width = 300, 3, 5
+    p = torch.softmax(torch.randn(rows, length + 1, width, generator=generator), -1)
+    q = torch.softmax(torch.randn(rows, length, width, generator=generator), -1)
+    drafts = torch.multinomial(q.flatten(0, 1), 1, generator=generator).view(rows, length)
+    numbers = {"seeds": torch.arange(rows) - 150, "positions": torch.arange(rows) * 2**30}
+    verdict = verify_chain(drafts, q, p, rule=rule, **numbers)
+    u = noise.acceptance_uniforms(numbers["seeds"], numbers["positions"], length)
+    assert torch.equal(verify_chain(drafts, q, p, rule=rule, uniforms=u, **numbers).tokens, verdict.tokens)
+    times = noise.race_times(numbers["seeds"], noise.TOKEN, numbers["positions"] + verdict.accepted, width)
+    for row, n in enumerate(verdict.accepted.tolist()):
+        if rule == "rejection" or n in (0, length):
+            rest = p[row, n] if n == length else residual(p[row, n], q[row, n], drafts[row, n])[0]
+            assert verdict.tokens[row, n] == race.winner(rest[None], times[row : row + 1])[0]
+    assert {0, 1, length} <= set(verdict.accepted.tolist())
+
+
+def test_the_lowest_id_wins_ties() -> None:
+    assert race.winner(torch.tensor([[0.0, 0.2, 0.4, 0.4]]), torch.tensor([[1.0, 1.0, 2.0, 2.0]])).tolist() == [1]

@@ -41,10 +41,11 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--draft-temperature", type=float, default=1.0, help="temperature of the distillation")
     parser.add_argument("--recall-weight", type=float, default=4.0, help="loss weight of facts told again")
     parser.add_argument("--muon-rate", type=float, default=0.02, help="peak learning rate of hidden matrices")
-    parser.add_argument("--adam-rate", type=float, default=0.004, help="peak learning rate of the rest")
+    parser.add_argument("--adam-rate", type=float, default=0.002, help="peak learning rate of the rest")
     parser.add_argument("--threads", type=int, default=2, help="threads; each works on its slice of every batch")
     parser.add_argument("--work", type=Path, default=Path(".training"), help="folder for corpus and checkpoints")
     parser.add_argument("--out", type=Path, default=WEIGHTS, help="folder for the finished pair")
+    parser.add_argument("--note", default="", help="a sentence about this run for the card")
     options = parser.parse_args(arguments)
     for name in ("stories", "tokenizer_stories", "target_minutes", "draft_minutes", "draft_width", "threads"):
         if getattr(options, name) <= 0:
@@ -125,7 +126,7 @@ def main(arguments: list[str] | None = None) -> None:
         make_draft(options, open_corpus(options.work / "corpus"))
     if "card" in options.parts:
         names = ("stories", "seed", "recall_weight", "target_minutes", "draft_minutes", "draft_width")
-        write_card(options.out, options.work, {name: float(getattr(options, name)) for name in names})
+        write_card(options.out, options.work, {name: float(getattr(options, name)) for name in names}, options.note)
 
 
 if __name__ == "__main__":

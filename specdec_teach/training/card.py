@@ -64,8 +64,11 @@ def training_record(work: Path) -> Record:
     return record
 
 
-def write_card(weights: Path, work: Path, facts: dict[str, float]) -> None:
-    """Measure the pair in `weights` and write card.json and CARD.md there; `facts` are the options worth keeping."""
+def write_card(weights: Path, work: Path, facts: dict[str, float], note: str) -> None:
+    """Measure the pair in `weights` and write card.json and CARD.md there.
+
+    `facts` are the options worth keeping, `note` a sentence about the run.
+    """
     target, draft, tokenizer = load_pair(weights)
     sizes = {part: (weights / part / "model.safetensors").stat().st_size for part in ("target", "draft")}
     card: Record = {
@@ -83,10 +86,10 @@ def write_card(weights: Path, work: Path, facts: dict[str, float]) -> None:
         }
     (weights / "card.json").write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
     samples = [item.text for item in draw_samples(target, tokenizer, rounds=1, seed=7)[:4]]
-    (weights / "CARD.md").write_text(render_card(card, samples), encoding="utf-8")
+    (weights / "CARD.md").write_text(render_card(card, samples, note), encoding="utf-8")
 
 
-def render_card(card: Record, samples: list[str]) -> str:
+def render_card(card: Record, samples: list[str], note: str) -> str:
     """The card as Markdown."""
     figures, losses, target, draft = card["figures"], card["losses"], card["target"], card["draft"]
     training = card["training"]
@@ -125,6 +128,7 @@ Made with
 
 (seed {training["seed"]:.0f}; AdamW for embeddings and norms, Muon for the hidden matrices, bfloat16 autocast). How far
 it gets in these minutes depends on the machine: this run shared its two cores with other work.
+{note}
 
 ## Figures
 
@@ -139,7 +143,7 @@ shipped fp16 weights widened to float32 (`specdec_teach/training/evaluate.py` re
 | share of positions that are facts told before | {figures["fact_positions"]:.3f} |
 | overlap on those positions | {figures["fact_alpha"]:.3f} |
 | wrong names among later names, by count | {figures["wrong_name_rate"]:.3f} of {figures["later_names"]:.0f} |
-| texts that end within 260 tokens | {figures["ended"]:.2f} |
+| texts that end within 300 tokens | {figures["ended"]:.2f} |
 | cost of a draft step over a target step, c | {figures["cost_ratio"]:.3f} |
 
 A name counts as *wrong* if it never stood in the text before and stands where stories do not introduce anybody: in

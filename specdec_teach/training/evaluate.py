@@ -24,7 +24,7 @@ from specdec_teach.training.sampling import Cache, sample, step
 
 TEMPERATURE = 0.8
 SEED = 2024
-TOKENS = 260
+TOKENS = 300
 ROUNDS = 2
 PROMPTS = (
     "Once upon a time",

@@ -38,7 +38,7 @@ class Plan:
     minutes: float | None = None
     budget: int = 2048
     muon_rate: float = 0.02
-    adam_rate: float = 0.004
+    adam_rate: float = 0.002
     warmup: int = 60
     hold: float = 0.35
     seed: int = 1

@@ -78,7 +78,13 @@ def test_training_lowers_the_loss_with_two_replicas(corpus: Corpus, tmp_path: Pa
     batch = load_batch(corpus, [0, 1])
     with torch.no_grad():
         before = float(_plain_loss(network(batch.inputs), batch))
-    train(network, corpus, _plain_loss, Plan(steps=25, budget=1200, warmup=2, replicas=2), tmp_path / "two.pt")
+    train(
+        network,
+        corpus,
+        _plain_loss,
+        Plan(steps=25, budget=1200, warmup=2, replicas=2, adam_rate=0.01),
+        tmp_path / "two.pt",
+    )
     with torch.no_grad():
         after = float(_plain_loss(network(batch.inputs), batch))
     assert after < before - 0.5

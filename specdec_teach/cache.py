@@ -29,13 +29,12 @@ class ContiguousCache:
     (5, 3, torch.Size([1, 1, 5, 4]))
     """
 
-    __slots__ = ("_keys", "_values", "capacity", "pointer")
+    __slots__ = ("_stores", "capacity", "pointer")
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.pointer = 0
-        self._keys: dict[int, Tensor] = {}
-        self._values: dict[int, Tensor] = {}
+        self._stores: dict[int, tuple[Tensor, Tensor]] = {}
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Put `[1, H, T, D]` at the pointer of `layer`; return views `[1, H, pointer + T, D]` of all that is readable.
@@ -45,10 +44,10 @@ class ContiguousCache:
         start, stop = self.pointer, self.pointer + keys.shape[2]
         if stop > self.capacity:
             raise EngineFailure(f"the cache holds {self.capacity} tokens and {stop} were asked for; roll back first")
-        if layer not in self._keys:
-            self._keys[layer] = keys.new_zeros(*keys.shape[:2], self.capacity, keys.shape[3])
-            self._values[layer] = values.new_zeros(*values.shape[:2], self.capacity, values.shape[3])
-        store_k, store_v = self._keys[layer], self._values[layer]
+        if layer not in self._stores:
+            shapes = [(*new.shape[:2], self.capacity, new.shape[3]) for new in (keys, values)]
+            self._stores[layer] = (keys.new_zeros(shapes[0]), values.new_zeros(shapes[1]))
+        store_k, store_v = self._stores[layer]
         store_k[:, :, start:stop] = keys
         store_v[:, :, start:stop] = values
         return store_k[:, :, :stop], store_v[:, :, :stop]
@@ -71,17 +70,16 @@ class ContiguousCache:
         """Return an independent copy with the same contents and pointer."""
         twin = ContiguousCache(self.capacity)
         twin.pointer = self.pointer
-        twin._keys = {layer: keys.clone() for layer, keys in self._keys.items()}
-        twin._values = {layer: values.clone() for layer, values in self._values.items()}
+        twin._stores = {layer: (keys.clone(), values.clone()) for layer, (keys, values) in self._stores.items()}
         return twin
 
     def contents(self) -> list[tuple[Tensor, Tensor]]:
         """Return per layer the readable keys and values, `[1, H, pointer, D]` each."""
         stop = self.pointer
-        return [(self._keys[layer][:, :, :stop], self._values[layer][:, :, :stop]) for layer in sorted(self._keys)]
+        return [(keys[:, :, :stop], values[:, :, :stop]) for _, (keys, values) in sorted(self._stores.items())]
 
     def poison(self) -> None:
         """Fill every unreachable slot with NaN, so that reading one is seen at once."""
         with torch.inference_mode():
-            for store in (*self._keys.values(), *self._values.values()):
+            for store in (store for pair in self._stores.values() for store in pair):
                 store[:, :, self.pointer :] = torch.nan

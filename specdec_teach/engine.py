@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Sequence as Items
 from typing import Any, TypeVar, cast, final, overload
 
-from specdec_kernels.errors import InvalidInput, unknown_name
+from specdec_kernels.errors import InvalidInput, shown, unknown_name, whole
 from specdec_teach.drafters.base import Drafter
 from specdec_teach.ending import Ending
 from specdec_teach.events import Observer
@@ -115,9 +115,11 @@ class Engine:
         every cycle, counted from 1 (0 forces every draft to be accepted); such a run is marked not lossless.
         """
         keep, record = _keep(trace), trace is not False
-        if not _is_batch(prompt):
-            one = cast(Prompt, prompt)
-            return self._open(one, sampling, max_new_tokens, gamma, speculate, keep, record, reject_at).finish()
+        batch, prompt = _as_prompt(prompt)
+        if not batch:
+            return self._open(
+                cast(Prompt, prompt), sampling, max_new_tokens, gamma, speculate, keep, record, reject_at
+            ).finish()
         rows = len(prompt)
         per_row = zip(
             cast(Items[Prompt], prompt),
@@ -148,9 +150,10 @@ class Engine:
         Each `next()` runs one cycle. The iterator can be abandoned or interrupted at any time and can go on after an
         interrupt; `.result()` and `.trace()` tell what there is so far.
         """
-        return self._open(
-            prompt, sampling, max_new_tokens, gamma, speculate, _keep(trace), trace is not False, reject_at
-        )
+        batch, one = _as_prompt(prompt)
+        if batch:
+            raise InvalidInput("stream takes one prompt; give a text or a list of ids, or use generate for a batch")
+        return self._open(one, sampling, max_new_tokens, gamma, speculate, _keep(trace), trace is not False, reject_at)
 
     def _open(
         self,
@@ -177,6 +180,10 @@ class Engine:
                 raise InvalidInput(
                     f"reject_at={reject_at} cannot happen with {asked if drafter else 0} drafts a cycle; raise gamma"
                 )
+        if reject_at is not None and not (self.rule.by_number or sampling.greedy_now):
+            raise InvalidInput(
+                f"reject_at={reject_at} cannot be forced under the rule {self.rule.name}; use rejection or block"
+            )
         ids = self._ids(prompt)
         context = self.target_runner.context
         if context is not None and len(ids) > context:
@@ -207,20 +214,21 @@ class Engine:
                 raise InvalidInput(
                     "the prompt is text and the engine has no tokenizer; pass tokenizer=… or a list of token ids"
                 )
-            ids = list(self.tokenizer(prompt).input_ids) if prompt else []
+            given: Items[object] = list(self.tokenizer(prompt).input_ids) if prompt else []
         else:
-            ids = [int(token) if _is_int(token) else -1 for token in prompt]
-        if not ids:
+            given = prompt
+        if len(given) == 0:
             raise InvalidInput(
                 "the prompt is empty; give at least one token to continue from, such as 'Once upon a time'"
             )
-        wrong = next((index for index, token in enumerate(ids) if not 0 <= token < self.target_runner.vocab), None)
-        if wrong is not None:
-            given = ids[wrong] if isinstance(prompt, str) else prompt[wrong]
-            raise InvalidInput(
-                f"the prompt's item {wrong} is {given!r}; the target's ids are 0 to {self.target_runner.vocab - 1}"
-            )
-        return ids
+        ids = [whole(token) for token in given]
+        vocab = self.target_runner.vocab
+        for index, token in enumerate(ids):
+            if token is None or not 0 <= token < vocab:
+                raise InvalidInput(
+                    f"the prompt's item {index} is {shown(given[index])}; the target's ids are 0 to {vocab - 1}"
+                )
+        return cast(list[int], ids)
 
     def _phrases(self, sampling: Sampling) -> list[tuple[int, ...]]:
         """Return the banned phrases as ids; a text is banned as it is and with a space before it."""
@@ -245,6 +253,11 @@ class Engine:
         flat = [i for item in found for i in (item if isinstance(item, (list, tuple)) else (item,))]
         return frozenset(token for token in flat if isinstance(token, int))
 
+    def _is_lossless(self, drafter: Drafter, sampling: Sampling, reject_at: int | None) -> bool:
+        """Whether the emitted text follows the target: greedy and coupled text does so whatever is drafted."""
+        whatever = sampling.greedy_now or self.rule.by_position
+        return self.rule.lossless and (whatever or (drafter.exact and reject_at is None))
+
     def _meta(
         self, sampling: Sampling, gamma: int, seed: int, cap: int, drafter: Drafter | None, reject_at: int | None
     ) -> Meta:
@@ -267,25 +280,26 @@ class Engine:
             seed=seed,
             speculate=drafter is not None,
             max_new_tokens=cap,
-            lossless=reject_at is None and (drafter is None or (drafter.exact and self.rule.lossless)),
+            lossless=drafter is None or self._is_lossless(drafter, sampling, reject_at),
             forced=reject_at,
         )
 
 
-def _is_int(value: object) -> bool:
-    return hasattr(value, "__index__") and not isinstance(value, bool)
-
-
-def _is_batch(prompt: object) -> bool:
-    """Whether `prompt` is a list of prompts: its first item is a text or a list itself."""
+def _as_prompt(prompt: object) -> tuple[bool, Any]:
+    """Return whether `prompt` is a list of prompts, and the prompt itself with arrays and tensors turned into lists."""
     if isinstance(prompt, str):
-        return False
-    if not isinstance(prompt, Items) and not hasattr(prompt, "__getitem__"):
+        return False, prompt
+    items = prompt.tolist() if hasattr(prompt, "tolist") else prompt
+    if not isinstance(items, (list, tuple, range)):
         raise InvalidInput(
             f"the prompt is a {type(prompt).__name__}; give a text, a list of token ids, or a list of either"
         )
-    items = cast(Items[object], prompt)
-    return len(items) > 0 and isinstance(items[0], (str, Items))
+    rows = [item.tolist() if hasattr(item, "tolist") else item for item in items]
+    batch = any(isinstance(row, (str, list, tuple, range)) for row in rows)
+    wrong = next((row for row in rows if not isinstance(row, (str, list, tuple, range))), None) if batch else None
+    if wrong is not None:
+        raise InvalidInput(f"the batch holds {shown(wrong)} beside whole prompts; give a list of texts or of id lists")
+    return batch, rows
 
 
 def _per_row(name: str, value: object, rows: int) -> list[Any]:
@@ -299,9 +313,10 @@ def _per_row(name: str, value: object, rows: int) -> list[Any]:
 
 
 def _count(name: str, value: object, low: int, wanted: str) -> int:
-    if not _is_int(value) or int(cast(int, value)) < low:
-        raise InvalidInput(f"{name}={value!r}; give {wanted}")
-    return int(cast(int, value))
+    number = whole(value)
+    if number is None or number < low:
+        raise InvalidInput(f"{name}={shown(value)}; give {wanted}")
+    return number
 
 
 def _keep(trace: bool | int) -> int | None:

@@ -161,5 +161,8 @@ def _measure(p: float, q: float) -> float:
 def _state(sequence: Sequence) -> tuple[object, ...]:
     """Return all that the future depends on: committed tokens and what both caches can still read."""
     caches = [sequence.cache, *([sequence.draft] if isinstance(sequence.draft, ContiguousCache) else [])]
-    readable = tuple((cache.pointer, *(keys.numpy().tobytes() for keys, _ in cache.contents())) for cache in caches)
+    readable = tuple(
+        (cache.pointer, *(keys.contiguous().view(torch.uint8).numpy().tobytes() for keys, _ in cache.contents()))
+        for cache in caches
+    )
     return (tuple(sequence.tokens), readable)

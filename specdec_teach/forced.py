@@ -14,7 +14,7 @@ from torch import Tensor
 
 from specdec_teach.drafters.base import Drafter, Proposal
 from specdec_teach.hf import ModelRunner
-from specdec_teach.policy import fit_width
+from specdec_teach.policy import fit_width, processed
 from specdec_teach.sequence import Sequence
 
 __all__ = ["force"]
@@ -38,11 +38,11 @@ def force(
             for row in range(max(1, len(part.tokens))):
                 q_V = None if part.q_KV is None or row >= len(part.tokens) else part.q_KV[row]
                 wish = part.tokens[row] if row < len(part.tokens) else None
-                choice = _choose(target, sequence, committed + tokens, wish, q_V, len(tokens) + 1, reject_at)
+                choice, kept = _choose(target, sequence, committed + tokens, wish, q_V, len(tokens) + 1, reject_at)
                 tokens.append(choice)
-                swapped.append(choice != wish)
-                q_rows.append(q_V if choice == wish else None)
-                if choice != wish:
+                swapped.append(not kept)
+                q_rows.append(q_V if kept else None)
+                if not kept:
                     break
     finally:
         sequence.tokens, sequence.number = committed, number
@@ -57,24 +57,28 @@ def _choose(
     q_V: Tensor | None,
     at: int,
     reject_at: int,
-) -> int:
-    """Return the draft for position `at`: `wish` if that serves the pattern, else a token that does."""
+) -> tuple[int, bool]:
+    """Return the draft for position `at`, and whether it is `wish` under its own q; if not, it is a certain draft."""
     if wish is not None and at > reject_at > 0:
-        return wish
+        return wish, True
     start = sequence.cache.pointer
     try:
         logits_1V = fit_width(target.forward(sequence.cache, prefix[start:], keep=1), sequence.vocab)
     finally:
         sequence.cache.rollback(start)
-    p_V = sequence.policy.rows(logits_1V, prefix)[0]
+    scores_1V = sequence.policy.scores(logits_1V, prefix, ())
+    p_V = processed(scores_1V, sequence.sampling)[0]
     if at != reject_at:
-        return wish if wish is not None and p_V[wish] > 0 else int(p_V.argmax())
-    if q_V is not None:
-        likely_C = q_V.topk(min(_CANDIDATES, q_V.shape[-1])).indices
-        return int(likely_C[p_V[likely_C].argmin()])
-    if wish is not None and p_V[wish] == 0:
-        return wish
-    return int(logits_1V[0].topk(2).indices[1])
+        stands = wish is not None and bool(p_V[wish] > 0)
+        return (wish, True) if wish is not None and stands else (int(p_V.argmax()), False)
+    runner_up = int(scores_1V[0].topk(2).indices[1])
+    if q_V is None:
+        return (wish, True) if wish is not None and p_V[wish] == 0 else (runner_up, False)
+    likely_C = q_V.topk(min(_CANDIDATES, q_V.shape[-1])).indices
+    least = int(likely_C[p_V[likely_C].argmin()])
+    if p_V[least] >= 1.0:
+        return runner_up, False
+    return least, least == wish and bool(p_V[least] < q_V[least])
 
 
 def _stack(tokens: list[int], q_rows: list[Tensor | None], vocab: int) -> Tensor | None:
@@ -83,5 +87,9 @@ def _stack(tokens: list[int], q_rows: list[Tensor | None], vocab: int) -> Tensor
         return None
     rows = []
     for token, q_V in zip(tokens, q_rows, strict=True):
-        rows.append(known.new_zeros(vocab).index_fill_(0, torch.tensor([token]), 1.0) if q_V is None else q_V)
+        rows.append(
+            known.new_zeros(vocab).index_fill_(0, torch.tensor([token], device=known.device), 1.0)
+            if q_V is None
+            else q_V
+        )
     return torch.stack(rows)

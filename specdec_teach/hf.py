@@ -29,7 +29,7 @@ from transformers import (
 from transformers.cache_utils import Cache, CacheLayerMixin
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
-from specdec_kernels.errors import EngineFailure, InvalidInput
+from specdec_kernels.errors import EngineFailure, InvalidInput, shown
 from specdec_teach.cache import ContiguousCache
 
 __all__ = [
@@ -169,7 +169,12 @@ def load_llama(
 def _ready(model: Any, device: str | torch.device | None) -> Any:
     """Put a model on a device and into eval mode."""
     model.train(False)
-    return model if device is None else model.to(device)
+    try:
+        return model if device is None else model.to(device)
+    except (AssertionError, RuntimeError) as error:
+        raise InvalidInput(
+            f"device={str(device)!r} cannot be used: {shown(error)}; give 'cpu' or a device that is here"
+        ) from None
 
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerFast:

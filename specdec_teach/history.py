@@ -15,7 +15,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from specdec_kernels.errors import InvalidInput
+from specdec_kernels.errors import InvalidInput, shown
 from specdec_teach.grammar import GrammarMasks
 from specdec_teach.sampling import Sampling
 
@@ -52,7 +52,8 @@ class History:
             self._per_row.append(lambda row, ids: _without(row, [b[-1] for b in banned if _ends_with(ids, b[:-1])]))
         if sampling.min_new_tokens and eos:
             least = len(prompt) + sampling.min_new_tokens
-            self._per_row.append(lambda row, ids: _without(row, sorted(eos)) if len(ids) < least else row)
+            ends = sorted(token for token in eos if token < vocab)
+            self._per_row.append(lambda row, ids: _without(row, ends) if len(ids) < least else row)
         for processor in sampling.processors:
             if rolls_back:
                 _refuse_state(processor, prompt, vocab)
@@ -157,18 +158,31 @@ def _as_step(processor: Callable[[Any, Any], Any]) -> Callable[[Tensor, list[int
 
 
 def _refuse_state(processor: Callable[[Any, Any], Any], prompt: Items[int], vocab: int) -> None:
-    """Call the processor twice on the prompt; InvalidInput when that changes it, or the second answer."""
-    probe = copy.deepcopy(processor)
-    before = _picture(probe)
-    answers = [probe(torch.tensor([list(prompt)]), torch.zeros(1, vocab)) for _ in range(2)]
-    if _picture(probe) != before or not torch.equal(*answers):
+    """Walk one copy of the processor over prefixes that grow, shrink and branch, and compare it with fresh copies.
+
+    InvalidInput when an answer depends on what was asked before, or when the processor cannot be copied to find out.
+    """
+    start, first, second = list(prompt), 0, vocab - 1
+    walk = [start, [*start, first], [*start, first, first], [*start, second], start, [*start, second, first], start]
+    try:
+        walker = copy.deepcopy(processor)
+        answers = [_answer(walker, ids, vocab) for ids in walk]
+        fresh = [_answer(copy.deepcopy(processor), ids, vocab) for ids in walk]
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(
+            f"the processor {type(processor).__name__} cannot be tried out on a copy ({shown(error)}); "
+            "give a function (ids [1, T], logits [1, V]) -> logits that can be copied"
+        ) from None
+    if not all(torch.equal(a, b) for a, b in zip(answers, fresh, strict=True)) or not torch.equal(
+        answers[0], answers[4]
+    ):
         raise InvalidInput(
             f"the processor {type(processor).__name__} keeps a state, which cannot be rolled back after a rejection; "
             "give one that computes its answer from the ids alone, or decode with speculate=False"
         )
 
 
-def _picture(processor: object) -> str:
-    """Return all that a processor holds, as text; tensors in full."""
-    held = getattr(processor, "__dict__", {})
-    return repr({key: value.tolist() if isinstance(value, Tensor) else value for key, value in held.items()})
+def _answer(processor: Callable[[Any, Any], Any], ids: list[int], vocab: int) -> Tensor:
+    logits_1V = torch.linspace(-1.0, 1.0, vocab)[None]
+    answer: Tensor = processor(torch.tensor([ids]), logits_1V)
+    return answer

@@ -86,7 +86,7 @@ def _dtype(given: torch.dtype | str | None) -> torch.dtype:
 
 
 def _same_vocabulary(target: Any, draft: Any) -> None:
-    """Refuse two tokenizers unless every id that both know stands for the same token."""
+    """Refuse two tokenizers unless they have the same ids, and every id stands for the same token."""
     ours, theirs = ({i: t for t, i in tokenizer.get_vocab().items()} for tokenizer in (target, draft))
     for token in sorted(ours.keys() | theirs.keys()):
         if ours.get(token) != theirs.get(token):

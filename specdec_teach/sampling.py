@@ -8,10 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, final
 
-from specdec_kernels.errors import InvalidInput
+from specdec_kernels.errors import InvalidInput, shown, whole
 
 if TYPE_CHECKING:
     from specdec_teach.grammar import Grammar
@@ -68,7 +67,7 @@ class Sampling:
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        _number("temperature", self.temperature, 0.0, math.inf, "0 for greedy or a positive number such as 0.8")
+        _number("temperature", self.temperature, 0.0, 1e6, "0 for greedy, or a positive number such as 0.8")
         _number("top_p", self.top_p, 0.0, 1.0, "a number in (0, 1]; 1 keeps every token", open_low=True)
         _number("min_p", self.min_p, 0.0, 1.0, "a number in [0, 1]; 0 keeps every token")
         _number(
@@ -90,37 +89,41 @@ class Sampling:
     def _freeze(self) -> None:
         """Check what holds several items, and copy it so that nobody can change it later."""
         keep = object.__setattr__
-        if isinstance(self.eos_token_id, str) and self.eos_token_id != "tokenizer":
-            raise InvalidInput(f"eos_token_id={self.eos_token_id!r}; give 'tokenizer', token ids or None")
-        if isinstance(self.eos_token_id, (list, tuple, set, frozenset)):
-            keep(self, "eos_token_id", tuple(self.eos_token_id))
-        for token in self.eos_ids:
-            _whole("eos_token_id", token, 0, None, "'tokenizer', token ids or None")
-        stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
+        if self.eos_token_id is not None and self.eos_token_id != "tokenizer":
+            wanted = "'tokenizer', token ids or None"
+            given = (self.eos_token_id,) if whole(self.eos_token_id) is not None else self.eos_token_id
+            ids = tuple(_id("eos_token_id", token, wanted) for token in _items("eos_token_id", given, wanted))
+            keep(self, "eos_token_id", ids if len(ids) != 1 or given is self.eos_token_id else ids[0])
+        texts = "texts of at least one character"
+        stop = (self.stop,) if isinstance(self.stop, str) else _items("stop", self.stop, texts)
         if any(not isinstance(text, str) or not text for text in stop):
-            raise InvalidInput(f"stop={self.stop!r}; give texts of at least one character")
+            raise InvalidInput(f"stop={shown(self.stop)}; give {texts}")
         keep(self, "stop", stop)
-        banned = tuple(one if isinstance(one, str) else tuple(one) for one in self.banned)
-        if any(not one or (not isinstance(one, str) and not all(isinstance(t, int) for t in one)) for one in banned):
-            raise InvalidInput(f"banned={self.banned!r}; give phrases, each a text or a tuple of token ids")
-        keep(self, "banned", banned)
+        phrases = "phrases, each a text or a tuple of token ids"
+        banned = (self.banned,) if isinstance(self.banned, str) else _items("banned", self.banned, phrases)
+        keep(self, "banned", tuple(_phrase(one, phrases) for one in banned))
         if self.allowed is not None:
-            keep(self, "allowed", tuple(self.allowed))
+            wanted = "at least one token id, or None"
+            keep(self, "allowed", tuple(_id("allowed", one, wanted) for one in _items("allowed", self.allowed, wanted)))
             if not self.allowed:
-                raise InvalidInput("allowed=() leaves nothing to say; give at least one token id, or None")
-            for token in self.allowed:
-                _whole("allowed", token, 0, None, "token ids")
+                raise InvalidInput(f"allowed=() leaves nothing to say; give {wanted}")
         if self.logit_bias is not None:
-            for token, bias in self.logit_bias.items():
-                _whole("logit_bias", token, 0, None, "{token id: number}")
-                _number("logit_bias", bias, -math.inf, math.inf, "{token id: number}")
-            keep(self, "logit_bias", MappingProxyType(dict(self.logit_bias)))
+            wanted = "{token id: number}"
+            if not isinstance(self.logit_bias, Mapping):
+                raise InvalidInput(f"logit_bias={shown(self.logit_bias)}; give {wanted}")
+            for bias in self.logit_bias.values():
+                _number("logit_bias", bias, -math.inf, math.inf, wanted)
+            keep(self, "logit_bias", {_id("logit_bias", t, wanted): float(b) for t, b in self.logit_bias.items()})
         if self.grammar is not None and not hasattr(self.grammar, "kind"):
-            raise InvalidInput(f"grammar={self.grammar!r}; give sd.Grammar.regex(...), .json_schema(...) or .ebnf(...)")
-        keep(self, "processors", tuple(self.processors))
+            raise InvalidInput(
+                f"grammar={shown(self.grammar)}; give sd.Grammar.regex(...), .json_schema(...) or .ebnf(...)"
+            )
+        functions = "functions (ids, logits) -> logits"
+        single = callable(self.processors) and not isinstance(self.processors, (list, tuple))
+        keep(self, "processors", (self.processors,) if single else _items("processors", self.processors, functions))
         for processor in self.processors:
             if not callable(processor):
-                raise InvalidInput(f"processors holds {processor!r}; give functions (ids, logits) -> logits")
+                raise InvalidInput(f"processors holds {shown(processor)}; give {functions}")
 
     @property
     def greedy_now(self) -> bool:
@@ -154,12 +157,33 @@ def _plain(name: str, value: object) -> object:
     return [_plain("", item) for item in value] if isinstance(value, tuple) else value
 
 
+def _items(name: str, value: object, wanted: str) -> tuple[Any, ...]:
+    if not isinstance(value, (list, tuple, set, frozenset, range)):
+        raise InvalidInput(f"{name}={shown(value)}; give {wanted}")
+    return tuple(value)
+
+
+def _phrase(value: object, wanted: str) -> str | tuple[int, ...]:
+    if isinstance(value, str) and value:
+        return value
+    if not isinstance(value, (list, tuple)) or not value:
+        raise InvalidInput(f"banned holds {shown(value)}; give {wanted}")
+    return tuple(_id("banned", token, wanted) for token in value)
+
+
+def _id(name: str, value: object, wanted: str) -> int:
+    token = whole(value)
+    if token is None or token < 0:
+        raise InvalidInput(f"{name}={shown(value)}; give {wanted}")
+    return token
+
+
 def _number(name: str, value: object, low: float, high: float, wanted: str, open_low: bool = False) -> None:
     fits = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
     if not (fits and low <= value <= high and not (open_low and value == low)):  # type: ignore[operator]
-        raise InvalidInput(f"{name}={value!r}; give {wanted}")
+        raise InvalidInput(f"{name}={shown(value)}; give {wanted}")
 
 
 def _whole(name: str, value: object, low: int, high: int | None, wanted: str) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < low or (high is not None and value > high):
-        raise InvalidInput(f"{name}={value!r}; give {wanted}")
+        raise InvalidInput(f"{name}={shown(value)}; give {wanted}")

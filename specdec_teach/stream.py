@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, final
 
 import torch
 
+from specdec_kernels.errors import EngineFailure, shown
 from specdec_teach import events
 from specdec_teach.drafters.base import Proposal
 from specdec_teach.ending import Ending
@@ -53,11 +54,13 @@ class Stream(Iterator[Cycle]):
     ) -> None:
         self.sequence = sequence
         self.meta = meta
-        self._engine, self._limits, self._gamma, self._record = engine, limits, gamma, record
-        self._drafter = engine.drafter if meta.speculate else None
+        self._engine, self._limits, self._gamma, self._kept, self._build = engine, limits, gamma, record, record
+        drafts = meta.speculate and limits.gamma(gamma, len(sequence.tokens)) > 0  # γ never grows along a text
+        self._drafter = engine.drafter if drafts else None
         self._prefill: Prefill | None = None
         self._outcome: Outcome | None = None
         self._closed = False
+        self._delivered = -1
         self._cycles: deque[Cycle] = deque(maxlen=keep)
         self._progress = Progress(Stats(), ending, "", (), limits.finished(len(sequence.tokens)))
 
@@ -73,10 +76,15 @@ class Stream(Iterator[Cycle]):
 
     def __next__(self) -> Cycle:
         """Run one cycle and return its record."""
-        self._record = True
-        if not self.step() or self._progress.last is None:
+        self._build = True
+        last = self._progress.last
+        waits = self._outcome is None and last is not None and last.index > self._delivered
+        if not waits and not self.step():
             raise StopIteration
-        return self._progress.last
+        cycle = self._progress.last
+        assert cycle is not None
+        self._delivered = cycle.index
+        return cycle
 
     def step(self) -> bool:
         """Run one cycle, with a record only if somebody wants it; return whether there was one to run."""
@@ -134,7 +142,10 @@ class Stream(Iterator[Cycle]):
         clock.append(perf_counter())
         scores_RV = sequence.policy.scores(logits_RV, sequence.tokens, proposal.tokens)
         p_RV = processed(scores_RV, sequence.sampling)
-        verdict = rule.judge(proposal, p_RV, sequence.noise, first)
+        try:
+            verdict = rule.judge(proposal, p_RV, sequence.noise, first)
+        except EngineFailure as error:
+            raise EngineFailure(f"cycle {index}, after {before} tokens: {error}") from None
         clock.append(perf_counter())
         emitted = (*proposal.tokens[: verdict.accepted], verdict.token)
         full = limits.finished(before + len(emitted)) is not None
@@ -157,7 +168,7 @@ class Stream(Iterator[Cycle]):
         return Draws(
             draft=(first, 0 if proposal.q_KV is None else len(proposal.tokens)),
             accept=(first + min(judged, default=0), len(judged)),
-            token=(token[0], 0) if self.sequence.sampling.greedy_now else token,
+            token=(token[0], 0) if self.sequence.sampling.greedy_now and self._engine.rule.lossless else token,
         )
 
     def _propose(self, gamma: int) -> tuple[Proposal, tuple[bool, ...]]:
@@ -170,6 +181,11 @@ class Stream(Iterator[Cycle]):
             sequence.noise.cycle_start = sequence.number
             return force(drafter, self._engine.target_runner, sequence, gamma, self.meta.forced)
         proposal = drafter.propose([sequence], [gamma])[0]
+        if len(proposal.tokens) > gamma or not all(0 <= token < sequence.vocab for token in proposal.tokens):
+            raise EngineFailure(
+                f"the drafter {drafter.name} proposed {shown(proposal.tokens)}; wanted at most {gamma} ids "
+                f"from 0 to {sequence.vocab - 1}"
+            )
         legal = sequence.policy.legal(sequence.tokens, proposal.tokens)
         if legal < len(proposal.tokens):
             proposal = Proposal(proposal.tokens[:legal], None if proposal.q_KV is None else proposal.q_KV[:legal])
@@ -193,9 +209,9 @@ class Stream(Iterator[Cycle]):
                 len(outcome.proposal.tokens), kept, len(outcome.emitted), stop_cut, seconds
             )
             cycle = None
-            if self._record or self._engine.observers:
+            if self._build or self._engine.observers:
                 cycle = self._write(outcome, kept, stop_cut, seconds)
-                if not self._cycles or self._cycles[-1].index < cycle.index:
+                if self._kept and (not self._cycles or self._cycles[-1].index < cycle.index):
                     self._cycles.append(cycle)
             self._progress = Progress(
                 stats,
@@ -264,14 +280,15 @@ class Stream(Iterator[Cycle]):
     def result(self) -> Result:
         """Return what has been committed so far; `finish_reason` is None while the text goes on."""
         progress = self._progress
-        trace = self.trace() if self._record else None
+        trace = self.trace() if self._kept else None
         reported = progress.logprobs if self.sequence.sampling.logprobs else None
-        tokens = tuple(self.sequence.new_tokens)
+        tokens = tuple(self.sequence.new_tokens[: progress.stats.emitted])
         return Result(tokens, progress.text, progress.reason, trace, progress.stats, reported)
 
     def trace(self) -> Trace:
         """Return the record of all cycles so far (the last ones, where only those are kept)."""
-        cycles = tuple(self._cycles)
+        settled = self._progress.stats.cycles
+        cycles = tuple(cycle for cycle in self._cycles if cycle.index < settled)
         ids = {*self.sequence.tokens}
         for cycle in cycles:
             ids.update(cycle.proposed)
@@ -282,7 +299,7 @@ class Stream(Iterator[Cycle]):
         prompt = tuple(self.sequence.tokens[: self.sequence.prompt_length])
         return Trace(
             self.meta, prompt, self._prefill, cycles, self._progress.reason, pieces(self._engine.tokenizer, ids),
-            self._progress.stats.cycles - len(cycles),
+            settled - len(cycles),
         )  # fmt: skip
 
     def fork(self, noise: Noise) -> Stream:

@@ -148,6 +148,11 @@ def greedy_equals_plain(engine: Engine, prompts: Sequence[Any], tokens: int = 24
         assert fast.tokens == plain.tokens, f"{fast.tokens} against {plain.tokens}"
 
 
+def _heat(result: sd.Result) -> float:
+    assert result.trace is not None
+    return float(result.trace.meta.sampling["temperature"])  # type: ignore[arg-type]
+
+
 def flags_and_counts(result: sd.Result) -> None:
     """Flags are 1…10…0, and every count follows from the cycles."""
     assert result.trace is not None
@@ -156,6 +161,10 @@ def flags_and_counts(result: sd.Result) -> None:
         flags = [decision.accepted for decision in cycle.decisions]
         assert flags == sorted(flags, reverse=True), f"flags {flags}"
         assert cycle.accepted == sum(flags)
+        if result.trace.meta.verify == "rejection" and not sd.Sampling(temperature=_heat(result)).greedy_now:
+            for decision in cycle.decisions[: cycle.accepted]:
+                assert decision.u is not None, "a draft was accepted that nobody judged"
+                assert decision.u * decision.q < decision.p
         assert cycle.emitted[: cycle.accepted] == cycle.proposed[: cycle.accepted]
         assert len(cycle.emitted) == cycle.accepted + (cycle.last_kind != "none")
     assert result.stats.drafted == sum(len(cycle.proposed) for cycle in cycles)

@@ -12,9 +12,10 @@ This module knows nothing about what the errors are about.
 from __future__ import annotations
 
 import difflib
+import operator
 from collections.abc import Iterable
 
-__all__ = ["EngineFailure", "InvalidInput", "SpecDecError", "unknown_name"]
+__all__ = ["EngineFailure", "InvalidInput", "SpecDecError", "shown", "unknown_name", "whole"]
 
 
 class SpecDecError(Exception):
@@ -38,4 +39,28 @@ def unknown_name(what: str, given: object, allowed: Iterable[str]) -> InvalidInp
     names = list(allowed)
     near = difflib.get_close_matches(str(given), names, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    return InvalidInput(f"unknown {what} {given!r}; allowed: {', '.join(map(repr, names))}.{hint}")
+    return InvalidInput(f"unknown {what} {shown(given)}; allowed: {', '.join(map(repr, names))}.{hint}")
+
+
+def shown(value: object) -> str:
+    """Return `value` on one line of at most 60 characters, for a message.
+
+    >>> shown([1, 2]), len(shown("x" * 100))
+    ('[1, 2]', 60)
+    """
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def whole(value: object) -> int | None:
+    """Return `value` as an int if it is a whole number of any kind (of NumPy or torch too, no bool), else None.
+
+    >>> whole(3), whole(2.5), whole(True), whole("4")
+    (3, None, None, None)
+    """
+    if isinstance(value, bool):
+        return None
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, RuntimeError):
+        return None

@@ -7,6 +7,7 @@ It does not know the target.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence as Items
 from typing import Literal, final
 
@@ -30,6 +31,7 @@ class ModelDrafter:
 
     `mode="sample"`: drafts are drawn from the processed distribution q, which is reported.
     `mode="argmax"`: drafts are the likeliest tokens, and the reported q is one-hot, whatever the temperature.
+    Where the request's bans leave the draft nothing to say, it proposes less.
     InvalidInput when the model cannot serve (see `ModelRunner`) or the mode is unknown.
     """
 
@@ -51,7 +53,7 @@ class ModelDrafter:
         """See `Drafter.reset`; a prompt longer than the draft's context is left uncomputed."""
         cache = self._runner.new_cache(capacity if self.context is None else min(capacity, self.context))
         sequence.draft = cache
-        ready = sequence.tokens[:-1]
+        ready = self._known(sequence.tokens[:-1])
         if ready and len(sequence.tokens) <= cache.capacity:
             self._runner.forward(cache, ready, keep=0)
         return cache.pointer
@@ -66,22 +68,28 @@ class ModelDrafter:
         cache = self._cache(sequence)
         tokens: list[int] = []
         rows: list[Tensor] = []
-        feed = sequence.tokens[cache.pointer :]
+        feed = self._known(sequence.tokens[cache.pointer :])
         certain = self._mode == "argmax" or sequence.sampling.greedy_now
         while len(tokens) < count:
             logits_1V = fit_width(self._runner.forward(cache, feed, keep=1), sequence.vocab)
             logits_1V = sequence.policy.scores(logits_1V, sequence.tokens + tokens, ())
+            if float(logits_1V.amax()) == -math.inf:
+                break
             if certain:
                 token = self._likeliest(logits_1V, len(tokens), sequence)
             else:
                 q_1V = processed(logits_1V, sequence.sampling)
                 token = sequence.noise.draw(StreamId.DRAFT, sequence.number + len(tokens), q_1V[0])
-                if token >= sequence.vocab:
+                if token >= sequence.vocab or math.isnan(float(q_1V[0, token])):
                     raise self._not_numbers(len(tokens), sequence)
                 rows.append(q_1V)
             tokens.append(token)
-            feed = [token]
+            feed = self._known([token])
         return Proposal(tuple(tokens), torch.cat(rows) if rows else None)
+
+    def _known(self, ids: list[int]) -> list[int]:
+        """Put id 0 in place of ids that the draft's smaller vocabulary lacks; what is drawn from its q stays honest."""
+        return [token if token < self._runner.vocab else 0 for token in ids]
 
     def _likeliest(self, logits_1V: Tensor, row: int, sequence: Sequence) -> int:
         if not torch.isfinite(logits_1V.amax()):

@@ -13,7 +13,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from specdec_kernels.errors import InvalidInput
+from specdec_kernels.errors import InvalidInput, shown, whole
 from specdec_teach.drafters.base import Proposal
 from specdec_teach.sequence import Sequence
 
@@ -33,7 +33,8 @@ class ScriptedDrafter:
     """
 
     def __init__(self, tokens: Script, q: Tensor | Items[float] | Items[Items[float]] | None = None) -> None:
-        self._script = tokens
+        self._script: Callable[[list[int], int], Items[int]] | None = tokens if callable(tokens) else None
+        self._rows, self._per_row = ([], False) if callable(tokens) else _as_rows(tokens)
         self._q = None if q is None else torch.as_tensor(q)
         if self._q is not None and (self._q.dim() not in (1, 2) or bool((self._q < 0).any())):
             raise InvalidInput(f"q has shape {tuple(self._q.shape)}; give probabilities [V] or [N, V], none below 0")
@@ -45,11 +46,9 @@ class ScriptedDrafter:
 
     def check(self, vocab: int) -> None:
         """Refuse ids outside the target's vocabulary and a q of another width."""
-        if not callable(self._script):
-            flat = [t for row in self._script for t in (row if isinstance(row, (list, tuple)) else (row,))]
-            wrong = next((token for token in flat if not 0 <= token < vocab), None)
-            if wrong is not None:
-                raise InvalidInput(f"the script holds token {wrong}; the target's ids are 0 to {vocab - 1}")
+        wrong = next((token for row in self._rows for token in row if not 0 <= token < vocab), None)
+        if wrong is not None:
+            raise InvalidInput(f"the script holds token {wrong}; the target's ids are 0 to {vocab - 1}")
         if self._q is not None and self._q.shape[-1] != vocab:
             raise InvalidInput(f"q has {self._q.shape[-1]} probabilities a token; the target's vocabulary has {vocab}")
 
@@ -65,9 +64,6 @@ class ScriptedDrafter:
     def _propose(self, sequence: Sequence, count: int) -> Proposal:
         start = len(sequence.tokens) - sequence.prompt_length
         tokens = tuple(self._tokens(sequence, start, count))
-        for token in tokens:
-            if not 0 <= token < sequence.vocab:
-                raise InvalidInput(f"the script proposed token {token}; the target's ids are 0 to {sequence.vocab - 1}")
         if self._q is None or not tokens:
             return Proposal(tokens)
         if self._q.dim() == 1:
@@ -76,15 +72,33 @@ class ScriptedDrafter:
         return Proposal(tokens[: len(q_KV)], q_KV)
 
     def _tokens(self, sequence: Sequence, start: int, count: int) -> Items[int]:
-        if callable(self._script):
-            return self._script(list(sequence.tokens), count)[:count]
-        rows = self._script
-        if rows and isinstance(rows[0], (list, tuple)):
-            rows = rows[sequence.row] if sequence.row < len(rows) else []  # type: ignore[assignment]
-        return rows[start : start + count]  # type: ignore[return-value]
+        if self._script is not None:
+            return _ids(self._script(list(sequence.tokens), count))[:count]
+        row = sequence.row if self._per_row else 0
+        return self._rows[row][start : start + count] if row < len(self._rows) else ()
 
     def commit(self, sequence: Sequence) -> None:
         """Nothing is computed, so nothing is forgotten."""
 
     def pointer(self, sequence: Sequence) -> None:
         """There is no cache."""
+
+
+def _as_rows(tokens: object) -> tuple[list[list[int]], bool]:
+    """Return a script as rows of ids, and whether there is one for each row of a batch."""
+    items = tokens.tolist() if hasattr(tokens, "tolist") else tokens
+    if not isinstance(items, (list, tuple, range)):
+        raise InvalidInput(
+            f"the script is a {type(tokens).__name__}; give token ids, a list of id lists, or a function"
+        )
+    if any(isinstance(item, (list, tuple)) or (hasattr(item, "tolist") and getattr(item, "ndim", 0)) for item in items):
+        return [_ids(item) for item in items], True
+    return [_ids(items)], False
+
+
+def _ids(tokens: object) -> list[int]:
+    items = tokens.tolist() if hasattr(tokens, "tolist") else tokens
+    ids = [whole(token) for token in items] if isinstance(items, (list, tuple, range)) else [None]
+    if any(token is None for token in ids):
+        raise InvalidInput(f"the script holds {shown(tokens)}; give whole token ids")
+    return [token for token in ids if token is not None]

@@ -50,9 +50,11 @@ class Verdict:
 
 
 class Rule(Protocol):
-    """A verification rule. `lossless`: what it emits follows the target's processed distribution exactly.
+    """A verification rule.
 
-    `by_position`: draw numbers are absolute positions, and draft and target share them.
+    `lossless`: what it emits follows the target's processed distribution exactly. `by_number`: drafts are judged by
+    uniform numbers, which a demonstration can choose. `by_position`: draw numbers are absolute positions, and draft
+    and target share them.
     """
 
     @property
@@ -62,6 +64,10 @@ class Rule(Protocol):
     @property
     def lossless(self) -> bool:
         """Whether the emitted text follows the target exactly."""
+
+    @property
+    def by_number(self) -> bool:
+        """Whether drafts are judged by uniform numbers."""
 
     @property
     def by_position(self) -> bool:

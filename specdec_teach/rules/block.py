@@ -29,6 +29,7 @@ class Block:
 
     name: ClassVar[str] = "block"
     lossless: ClassVar[bool] = True
+    by_number: ClassVar[bool] = True
     by_position: ClassVar[bool] = False
 
     def judge(self, proposal: Proposal, p_RV: Tensor, noise: Noise, first: int) -> Verdict:
@@ -37,7 +38,8 @@ class Block:
         weights = [1.0]
         for row in range(count):
             p, q = rows.at(row)
-            weights.append(0.0 if p <= 0.0 else min(1.0, weights[-1] * p / q) if q > 0.0 else 1.0)
+            share = weights[-1] * p
+            weights.append(0.0 if share <= 0.0 else 1.0 if share >= q else share / q)
         scales_K1 = p_RV.new_tensor(weights[:count])[:, None]
         rest_KV, mass_K = residual(p_RV[:count] * scales_K1, rows.q_KV, rows.drafts_K)
         masses = mass_K.tolist()

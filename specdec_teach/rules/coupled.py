@@ -27,6 +27,7 @@ class Coupled:
 
     name: ClassVar[str] = "coupled"
     lossless: ClassVar[bool] = True
+    by_number: ClassVar[bool] = False
     by_position: ClassVar[bool] = True
 
     def judge(self, proposal: Proposal, p_RV: Tensor, noise: Noise, first: int) -> Verdict:

@@ -29,6 +29,7 @@ class Threshold:
     least: float = 0.1
     name: ClassVar[str] = "threshold"
     lossless: ClassVar[bool] = False
+    by_number: ClassVar[bool] = False
     by_position: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -51,6 +52,7 @@ class Typical:
     delta: float = 0.3
     name: ClassVar[str] = "typical"
     lossless: ClassVar[bool] = False
+    by_number: ClassVar[bool] = False
     by_position: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -76,6 +78,7 @@ class Synthetic:
     rate: float = 0.7
     name: ClassVar[str] = "synthetic"
     lossless: ClassVar[bool] = False
+    by_number: ClassVar[bool] = True
     by_position: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

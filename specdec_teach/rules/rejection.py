@@ -26,6 +26,7 @@ class Rejection:
 
     name: ClassVar[str] = "rejection"
     lossless: ClassVar[bool] = True
+    by_number: ClassVar[bool] = True
     by_position: ClassVar[bool] = False
 
     def judge(self, proposal: Proposal, p_RV: Tensor, noise: Noise, first: int) -> Verdict:

@@ -65,6 +65,16 @@ CASES: list[tuple[str, Callable[[], object], str]] = [
         lambda: engine().generate([[1], [2]], max_new_tokens=[3]),
         "1 entries for a batch of 2",
     ),
+    ("words among ids", lambda: engine().generate([[1], 2]), "the batch holds 2 beside whole prompts"),  # type: ignore[list-item]
+    ("a dictionary", lambda: engine().generate({"ids": [1]}), "the prompt is a dict"),  # type: ignore[call-overload]
+    ("bytes", lambda: engine().generate(b"ab"), "the prompt is a bytes"),
+    ("fractions in a tensor", lambda: engine().generate(torch.tensor([1.5])), "item 0 is 1.5"),  # type: ignore[call-overload]
+    ("a batch in a stream", lambda: engine().stream([[1]]), "stream takes one prompt"),  # type: ignore[list-item]
+    ("gamma of no number", lambda: engine(gamma=torch.zeros(2, 2)), "gamma=tensor"),
+    ("no such device", lambda: sd.load_pair(device="cuda:9"), "device='cuda:9' cannot be used"),
+    ("script of fractions", lambda: sd.ScriptedDrafter([1.5]), "whole token ids"),  # type: ignore[list-item]
+    ("a lossy rule cannot be forced", lambda: engine(verify="typical").generate([1], reject_at=1), "cannot be forced"),
+    ("coupled cannot be forced", lambda: engine(verify="coupled").generate([1], reject_at=1), "cannot be forced"),
     ("bad row of a batch", lambda: engine().generate([[1], []]), "the prompt is empty"),
     ("script out of range", lambda: engine(drafter=sd.ScriptedDrafter([1, 64])), "the script holds token 64"),
     ("q of another width", lambda: engine(drafter=sd.ScriptedDrafter([1], [0.5, 0.5])), "q has 2 probabilities"),
@@ -111,8 +121,9 @@ def test_logits_that_are_not_numbers(who: str, sampling: sd.Sampling) -> None:
     stream = sd.Engine(target, drafter=sd.ModelDrafter(draft), gamma=1).stream([0, 1, 2], sampling, max_new_tokens=9)
     with pytest.raises(sd.EngineFailure, match=f"the {who}.*not numbers"):
         list(stream)
-    kept = stream.sequence.tokens
-    with pytest.raises(sd.EngineFailure):
+    kept = list(stream.sequence.tokens)
+    assert stream.result().tokens == tuple(kept[3:])
+    with pytest.raises(sd.EngineFailure, match=r"after \d+ tokens"):
         next(stream)
     assert stream.sequence.tokens == kept
 

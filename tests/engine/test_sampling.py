@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
+import numpy as np
 import pytest
 
 import specdec_teach as sd
@@ -26,6 +29,20 @@ import specdec_teach as sd
         ({"seed": 2**64}, f"seed={2**64}"),
         ({"eos_token_id": "eos"}, "eos_token_id='eos'"),
         ({"eos_token_id": [3, -1]}, "eos_token_id=-1"),
+        ({"eos_token_id": 1.5}, "eos_token_id=1.5"),
+        ({"temperature": 1e39}, "temperature=1e+39"),
+        ({"stop": 5}, "stop=5"),
+        ({"stop": ("a", "")}, "stop=('a', '')"),
+        ({"banned": 5}, "banned=5"),
+        ({"banned": ((),)}, "banned holds ()"),
+        ({"allowed": 5}, "allowed=5"),
+        ({"allowed": ()}, "allowed=()"),
+        ({"logit_bias": [1]}, "logit_bias=[1]"),
+        ({"logit_bias": {1: "x"}}, "logit_bias='x'"),
+        ({"processors": (3,)}, "processors holds 3"),
+        ({"grammar": "[0-9]"}, "grammar='[0-9]'"),
+        ({"repetition_penalty": 0}, "repetition_penalty=0"),
+        ({"logprobs": -1}, "logprobs=-1"),
     ],
 )
 def test_bad_settings_are_refused_with_what_is_allowed(wrong: dict[str, Any], says: str) -> None:
@@ -44,6 +61,18 @@ def test_bad_settings_are_refused_with_what_is_allowed(wrong: dict[str, Any], sa
 def test_one_threshold_for_greedy(temperature: float, greedy: bool) -> None:
     """Temperatures up to 1e-5 are greedy everywhere."""
     assert sd.Sampling(temperature=temperature).greedy_now is greedy
+
+
+def test_kinds_of_numbers_and_single_texts() -> None:
+    """NumPy ids are ids; one text is one phrase, not its letters; settings can be copied and pickled."""
+    sampling = sd.Sampling(eos_token_id=np.int64(3), banned="bad", stop="end", logit_bias={np.int32(2): 1})  # type: ignore[arg-type]
+    assert (sampling.eos_ids, sampling.banned, sampling.stop, sampling.logit_bias) == (
+        (3,),
+        ("bad",),
+        ("end",),
+        {2: 1.0},
+    )
+    assert pickle.loads(pickle.dumps(sampling)) == copy.deepcopy(sampling) == sampling
 
 
 def test_settings_are_frozen_and_eos_becomes_a_tuple() -> None:

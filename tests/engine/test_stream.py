@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -112,6 +114,74 @@ def test_an_interrupt_inside_a_forward(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in stream:
         pass
     assert stream.result().tokens == whole.tokens
+
+
+@pytest.mark.parametrize("rule", ["rejection", "coupled"])
+def test_an_interrupt_at_any_line(rule: str) -> None:
+    """KeyboardInterrupt at every 23rd line that the engine runs: tokens, text and counts as without it."""
+    subject = sd.Engine(TARGET, drafter=sd.ModelDrafter(NEAR), gamma=3, verify=rule)
+    sampling = sd.Sampling(seed=4, logprobs=2)
+    whole = subject.generate([1, 2, 3], sampling, max_new_tokens=7)
+    lines = _run_with_interrupt(subject, sampling, None)[1]
+    assert lines > 400
+    for at in range(1, lines, 23):
+        result, _ = _run_with_interrupt(subject, sampling, at)
+        assert result.tokens == whole.tokens, at
+        assert result.stats.accepted == whole.stats.accepted
+        assert result.stats.emitted == len(result.tokens)
+        assert result.logprobs is not None
+        assert len(result.logprobs) == len(result.tokens)
+        assert result.trace is not None
+        assert [c.emitted for c in result.trace.cycles] == [c.emitted for c in whole.trace.cycles]  # type: ignore[union-attr]
+
+
+def _run_with_interrupt(subject: sd.Engine, sampling: sd.Sampling, at: int | None) -> tuple[sd.Result, int]:
+    """Run a stream to its end, with a KeyboardInterrupt at the n-th line of the package; check what there is then."""
+    seen = 0
+    folder = str(Path(sd.__file__).parent)
+
+    def trace(frame: Any, event: str, argument: Any) -> Any:
+        nonlocal seen
+        if not frame.f_code.co_filename.startswith(folder):
+            return None
+        if event == "line":
+            seen += 1
+            if seen == at:
+                raise KeyboardInterrupt
+        return trace
+
+    stream = subject.stream([1, 2, 3], sampling, max_new_tokens=7)
+    before = sys.gettrace()
+    going = True
+    while going:
+        try:
+            sys.settrace(trace)
+            try:
+                next(stream)
+            finally:
+                sys.settrace(before)
+        except StopIteration:
+            going = False
+        except KeyboardInterrupt:
+            so_far = stream.result()
+            assert so_far.stats.emitted == len(so_far.tokens) == len(so_far.logprobs or ())
+            assert so_far.trace is not None
+            assert sum(len(cycle.emitted) for cycle in so_far.trace.cycles) == len(so_far.tokens)
+    return stream.result(), seen
+
+
+def test_records_are_kept_only_when_asked_for() -> None:
+    """stream(trace=False) yields cycles and keeps none; observers hear them all the same."""
+    subject = engine()
+    stream = subject.stream([1, 2, 3], sd.Sampling(seed=2), max_new_tokens=20, trace=False)
+    assert len(list(stream)) > 2
+    assert stream.result().trace is None
+    assert stream.trace().cycles == ()
+    ear = Ear()
+    subject.observers.append(ear)
+    result = subject.generate([1, 2, 3], sd.Sampling(seed=2), max_new_tokens=20, trace=False)
+    assert result.trace is None
+    assert sum(isinstance(event, events.CycleFinished) for event in ear.heard) == result.stats.cycles
 
 
 def test_abandoned_streams_leave_nothing_behind() -> None:

@@ -12,6 +12,7 @@ import jsonschema
 import pytest
 
 import specdec_teach as sd
+from specdec_teach.noise import CounterNoise, StreamId
 from specdec_teach.schema import schema
 
 from ..checks import flags_and_counts, logs, tabular
@@ -122,16 +123,33 @@ def test_every_number_is_consistent() -> None:
         assert [d.position for d in cycle.decisions] == list(range(1, len(cycle.proposed) + 1))
 
 
-def test_draw_numbers_are_used_once() -> None:
-    """No (stream, number) twice in a run, drafts that were thrown away included."""
-    used: set[tuple[str, int]] = set()
-    for cycle in trace_of(run()).cycles:
-        for stream in ("draft", "accept", "token"):
-            first, count = getattr(cycle.rng, stream)
-            for number in range(first, first + count):
-                assert (stream, number) not in used
-                used.add((stream, number))
-    assert len(used) > 60
+@pytest.mark.parametrize("rule", ["rejection", "block"])
+def test_draw_numbers_are_used_once(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No (stream, number) is drawn twice, thrown-away drafts included; the trace says exactly what was drawn."""
+    drawn: list[tuple[str, int]] = []
+    draw, accepts = CounterNoise.draw, CounterNoise.accepts
+
+    def watched_draw(self: CounterNoise, stream: StreamId, number: int, weights: Any) -> int:
+        drawn.append((stream.name.lower(), number))
+        return draw(self, stream, number, weights)
+
+    def watched_accepts(self: CounterNoise, number: int, p: float, q: float) -> Any:
+        drawn.append(("accept", number))
+        return accepts(self, number, p, q)
+
+    monkeypatch.setattr(CounterNoise, "draw", watched_draw)
+    monkeypatch.setattr(CounterNoise, "accepts", watched_accepts)
+    engine = sd.Engine(TARGET, drafter=sd.ModelDrafter(NEAR), gamma=4, verify=rule)
+    result = engine.generate([1, 2, 3], sd.Sampling(temperature=0.9, seed=6), max_new_tokens=40)
+    told = [
+        (stream, first + i)
+        for cycle in trace_of(result).cycles
+        for stream in ("draft", "accept", "token")
+        for first, count in [getattr(cycle.rng, stream)]
+        for i in range(count)
+    ]
+    assert len(drawn) == len(set(drawn)) > 60
+    assert sorted(drawn) == sorted(told)
 
 
 def test_keeping_only_the_last_cycles_and_none_at_all() -> None:

@@ -183,12 +183,12 @@ def stale_slots_kept(patch: Patch) -> None:
 
     def write(self: Any, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         full = highest.get((id(self), layer), 0) if self.pointer else 0
-        if layer in self._keys:
+        if layer in self._stores:
             stop = min(full, self.pointer + keys.shape[2])
             keys, values = keys.clone(), values.clone()
             count = max(0, stop - self.pointer)
-            keys[:, :, :count] = self._keys[layer][:, :, self.pointer : self.pointer + count]
-            values[:, :, :count] = self._values[layer][:, :, self.pointer : self.pointer + count]
+            keys[:, :, :count] = self._stores[layer][0][:, :, self.pointer : self.pointer + count]
+            values[:, :, :count] = self._stores[layer][1][:, :, self.pointer : self.pointer + count]
         highest[id(self), layer] = max(full, self.pointer + keys.shape[2])
         return honest(self, layer, keys, values)
 
@@ -294,6 +294,8 @@ EXAM: list[tuple[Callable[[Patch], None], Callable[[], None]]] = [
     (draft_trimmed_too_far, pointer_check),
     (end_seen_at_the_end_only, eos_check),
     (count_the_ticks, greedy_check),
+    (count_the_ticks, count_check),
+    (first_unverified, count_check),
     (first_unverified, law_check),
     (first_unverified, greedy_check),
     (cap_from_the_wrong_base, cap_check),

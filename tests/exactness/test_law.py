@@ -109,13 +109,24 @@ def test_a_scripted_draft_is_exact_whatever_it_says() -> None:
 
 
 def test_padded_vocabularies() -> None:
-    """A draft that is wider or narrower than the target: the law is the target's."""
+    """A draft that is wider or narrower than the target, with ids unknown to it: the law is the target's."""
     target = random_table(8, 3)
     for width in (2, 5):
-        draft = torch.randn(width, width, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
-        other = sd.testing.TabularLM(lambda prefix, d=draft, w=width: d[prefix[-1] % w], vocab=width)
-        engine = sd.Engine(sd.testing.TabularLM(target), drafter=sd.ModelDrafter(other), gamma=2)
+        draft = sd.testing.TabularLM(random_table(9, width))
+        engine = sd.Engine(sd.testing.TabularLM(target), drafter=sd.ModelDrafter(draft), gamma=2)
         same_law(sd.exact_law(engine, [0], 3), chain_law(target, sd.Sampling(), 3))
+
+
+def test_a_narrow_draft_of_a_real_model() -> None:
+    """60 ids against 64: prompts and texts with ids that the draft's embedding lacks; greedy text is the plain text."""
+    target, narrow = sd.testing.tiny_llama(), sd.testing.tiny_llama(seed=3, vocab=60)
+    engine = sd.Engine(target, drafter=sd.ModelDrafter(narrow), gamma=3)
+    assert 61 in engine.generate([61, 2], sd.Sampling(allowed=(61, 5), seed=1), max_new_tokens=12).tokens
+    for sampling in (sd.Sampling.greedy(), sd.Sampling(temperature=0, allowed=(61, 62, 63))):
+        fast, plain = (
+            engine.generate([63, 61], sampling, max_new_tokens=20, speculate=s).tokens for s in (True, False)
+        )
+        assert fast == plain
 
 
 def test_acceptance_is_the_overlap() -> None:

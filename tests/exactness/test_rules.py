@@ -62,15 +62,32 @@ def test_greedy_and_counts_under_every_exact_rule(rule: str) -> None:
         assert result.trace.meta.lossless
 
 
-@pytest.mark.parametrize("rule", ["rejection", "block"])
+@pytest.mark.parametrize("rule", ["rejection", "block", "synthetic"])
 @pytest.mark.parametrize("position", range(5))
-def test_forced_patterns_under_every_rule(rule: str, position: int) -> None:
-    """A rejection at each draft, and none."""
-    result = near_engine(rule).generate([1, 2], sd.Sampling(seed=3), max_new_tokens=20, reject_at=position)
-    assert result.trace is not None
-    for cycle in result.trace.cycles:
-        drafted = len(cycle.proposed)
-        assert cycle.accepted == min(drafted, position - 1 if position else drafted)
+def test_forced_patterns_under_every_rule_that_judges_by_numbers(rule: str, position: int) -> None:
+    """A rejection at each draft, and none: near, far and self drafts, sampled; with penalties, greedy."""
+    drafts = (NEAR, TARGET, sd.testing.tiny_llama(seed=9), sd.testing.tiny_llama(noise=0.01))
+    for seed, draft in enumerate(drafts):
+        engine = sd.Engine(TARGET, drafter=sd.ModelDrafter(draft), gamma=4, verify=rule)
+        for sampling in (
+            sd.Sampling(seed=seed),
+            sd.Sampling(temperature=0, repetition_penalty=2.0, frequency_penalty=1.0),
+        ):
+            if rule == "synthetic" and sampling.greedy_now:
+                continue
+            result = engine.generate([1, 2], sampling, max_new_tokens=20, reject_at=position)
+            assert result.trace is not None
+            for cycle in result.trace.cycles:
+                drafted = len(cycle.proposed)
+                assert cycle.accepted == min(drafted, position - 1 if position else drafted)
+
+
+def test_block_never_accepts_what_the_target_excludes() -> None:
+    """A script with q = 0 behind an impossible draft does not make up for it."""
+    target = sd.testing.TabularLM([0.0, 0.0, -torch.inf, -torch.inf])
+    q = [[0.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0]]
+    engine = sd.Engine(target, drafter=sd.ScriptedDrafter([2, 1], q), gamma=2, verify="block")
+    assert set(engine.generate([0], sd.Sampling(seed=1), max_new_tokens=6).tokens) <= {0, 1}
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.6, 1.0, 1.7])

@@ -169,7 +169,8 @@ Target loss on {HELD_OUT_STORIES} stories it has not seen, in nats per token:
 ## Limits
 
 The models know some hundred paragraphs by heart and how to fill them; they know nothing about the world, do not follow
-instructions, and write English only. They mix up who did what now and then. Use them for lessons and tests.
+instructions, and write English only. The target keeps names well; colors, numbers and a hero's he or she are less
+reliable, and now and then it mixes up who did what. Use the pair for lessons and tests.
 
 ## License
 

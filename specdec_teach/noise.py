@@ -97,7 +97,8 @@ class CoupledNoise:
 def gumbel(seed: int, position: int, width: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Return standard Gumbel noise `[width]` for the token ids at one absolute position, from 32 random bits each.
 
-    Token v takes word v mod 4 of the Philox block with lane v div 4.
+    Token v takes word v mod 4 of the Philox block with lane v div 4, the same words as the kernels. The largest noise
+    comes from the smallest numbers, where the grid is finest.
 
     >>> bool((gumbel(7, 3, 8)[:5] == gumbel(7, 3, 5)).all())
     True
@@ -107,7 +108,7 @@ def gumbel(seed: int, position: int, width: int) -> np.ndarray[tuple[int], np.dt
     words = philox4x32((*fixed, lanes), (seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF))  # type: ignore[arg-type]
     bits = np.stack([np.broadcast_to(word, lanes.shape) for word in words], axis=1).reshape(-1)[:width]
     u = (2.0 * bits + 1.0) * 2.0**-33
-    return -np.log(-np.log(u))
+    return -np.log(-np.log1p(-u))
 
 
 @final

@@ -32,7 +32,8 @@ def statistics_kernel(
 ):
     """Write top = max(x) and total = Σ exp(x − top), x = logit / temperature, of one row: program (row, index, split).
 
-    Index 0 … K are the target's rows, K + 1 … 2K the draft's. A row with nothing but −inf gets (−inf, 0).
+    Index 0 … K are the target's rows, K + 1 … 2K the draft's. A row without a softmax (−inf only, +inf or NaN in it)
+    gets (0, NaN), so that every probability of it is NaN.
     """
     # 1. Which row this is, and whether anybody needs it.
     row = tl.program_id(0).to(tl.int64)
@@ -58,7 +59,7 @@ def statistics_kernel(
         x = tl.where(of_target, x, y) * inverse_temperature
         x = tl.where(token < V, x, float("-inf"))
         top = tl.max(x, axis=0)
-        total = tl.sum(tl.exp(x - tl.where(top == float("-inf"), 0.0, top)), axis=0)
+        total = tl.sum(tl.exp(x - tl.where(tl.abs(top) < float("inf"), top, 0.0)), axis=0)
         at = partial_ptr + (flat * tiles + tile) * 2
         tl.store(at, top)
         tl.store(at + 1, total)
@@ -72,7 +73,9 @@ def statistics_kernel(
         tops = tl.load(from_ptr, mask=mine, other=float("-inf"), cache_modifier=".cg")
         totals = tl.load(from_ptr + 1, mask=mine, other=0.0, cache_modifier=".cg")
         whole_top = tl.max(tops, axis=0)
-        whole = tl.sum(totals * tl.exp(tops - tl.where(whole_top == float("-inf"), 0.0, whole_top)), axis=0)
+        fine = tl.abs(whole_top) < float("inf")
+        whole_top = tl.where(fine, whole_top, 0.0)
+        whole = tl.where(fine, tl.sum(totals * tl.exp(tops - whole_top), axis=0), float("nan"))
         tl.store(statistics_ptr + flat * 2, whole_top)
         tl.store(statistics_ptr + flat * 2 + 1, whole)
         tl.store(arrivals_ptr + flat, tl.full([], 0, tl.int64))

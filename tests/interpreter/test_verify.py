@@ -180,6 +180,17 @@ def test_refusals_are_the_references(name: str, rule: str, changes: dict[str, An
         assert name in ("NaN in q", "q NaN at one token", "p NaN at one token", "infinity in the last row")
 
 
+@pytest.mark.parametrize("rule", ["rejection", "block", "coupled"])
+@pytest.mark.parametrize("value", [NAN, float("inf"), float("-inf")])
+def test_logits_without_a_softmax(rule: str, value: float) -> None:
+    """A whole row of −inf, one NaN, or one +inf: the same refusal, and rows beside it are judged."""
+    given = tensors(Case(rule, 3, 2, 40, False, rule == "coupled", "float32", 1, False, False))
+    given["p"][1, 0, slice(None) if value == float("-inf") else 7] = value  # type: ignore[index]
+    right = _by_reference(given, rule)
+    assert right[1].tolist() == [0, 4, 0]
+    _same(_by_kernel(given, rule, tile=16, splits=2), right)
+
+
 def test_rows_behind_the_verdict_are_not_in_the_way() -> None:
     """Under rejection, NaN in every row that the outcome does not need."""
     case = Case("rejection", 8, 5, 40, False, False, "p", 1, False, True)

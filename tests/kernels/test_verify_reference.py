@@ -179,8 +179,9 @@ def test_acceptance_is_strict() -> None:
     q, p = [[0.5, 0.5]], [[0.75, 0.25], [1.0, 0.0]]
     assert _one([1], q, p, [0.5])[0] == 0
     assert _one([1], q, p, [0.49999997])[0] == 1
-    assert _one([1], [[1.0, 0.0]], [[1.0, 0.0], [1.0, 0.0]], [1e-7])[:2] == (0, [0, -1])
-    assert _one([1], None, [[1.0, 0.0], [1.0, 0.0]], [1e-7])[:2] == (0, [0, -1])
+    for rule in RULES:
+        assert _one([1], [[1.0, 0.0]], [[1.0, 0.0], [1.0, 0.0]], [1e-7], rule)[:2] == (0, [0, -1])
+        assert _one([1], None, [[1.0, 0.0], [1.0, 0.0]], [1e-7], rule)[:2] == (0, [0, -1])
 
 
 @pytest.mark.parametrize("rule", RULES)

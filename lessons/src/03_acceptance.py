@@ -332,13 +332,15 @@ for target_p, draft_q in ((p, q), (p4, q4)):
 # %% [markdown]
 # ## How often does a draft stand?
 #
-# Token t is drafted with chance q and then stands with chance min(1, p/q). Together: min(p, q). The sum over all tokens is the
-# chance that *some* draft stands. It is called **α**, the overlap of the two distributions.
+# A token is drafted with chance q, and then it stands with chance min(1, p/q). Multiply the two, and add up over all tokens:
+# that is how often *some* draft stands. It is called **α**, the overlap of the two distributions.
 
 # %%
 alpha = next(small.stream([0], sd.Sampling(seed=1), max_new_tokens=2)).decisions[0].alpha
-print(f"min(p, q)         {[min(a, b) for a, b in zip(p, q)]}")
-print(f"their sum         {sum(min(a, b) for a, b in zip(p, q)):.1f}")
+parts = [q[token] * chance_to_stand(token) for token in range(3)]
+for token, part in enumerate(parts):
+    print(f"token {token}  drafted {q[token]}  stands {chance_to_stand(token):<5}  both {part:.1f}")
+print(f"added up          {sum(parts):.1f}")
 print(f"α in the trace    {alpha:.1f}")
 
 # %% [markdown]
@@ -356,7 +358,7 @@ print(f"accepted  {sum(d.accepted for d in judged)}")
 #
 # ### Exercise 03.4
 #
-# Write α.
+# Write α. One `min` is enough, and nothing need be divided. Compare the last column above with p and q.
 
 # %%
 def overlap(p: list[float], q: list[float]) -> float:
@@ -455,9 +457,9 @@ check("03.5", reported)
 # scales them to sum to 1.
 
 # %%
-p, q = [0.4, 0.3, 0.2, 0.1], [0.1, 0.35, 0.3, 0.25]
+p_raw, q_raw = [0.4, 0.3, 0.2, 0.1], [0.1, 0.35, 0.3, 0.25]
 top2 = sd.Sampling(top_k=2)
-both_sides = sd.Engine(model_of(p), drafter=sd.ModelDrafter(model_of(q)), gamma=1)
+both_sides = sd.Engine(model_of(p_raw), drafter=sd.ModelDrafter(model_of(q_raw)), gamma=1)
 d = next(both_sides.stream([0], sd.Sampling(top_k=2, seed=1), max_new_tokens=2)).decisions[0]
 
 
@@ -466,8 +468,8 @@ def listed(top):
     return [dict(top.tokens).get(token, 0.0) for token in range(4)]
 
 
-show("raw p", p)
-show("raw q", q)
+show("raw p", p_raw)
+show("raw q", q_raw)
 show("processed p", listed(d.p_top))
 show("processed q", listed(d.q_top))
 
@@ -478,12 +480,11 @@ show("processed q", listed(d.q_top))
 # **Predict:** does the engine still emit tokens as often as the processed p says? "yes" or "no".
 
 # %%
-raw_q = q
 mixed = engine_with(
-    model_of(p),
-    sd.ModelDrafter(model_of(q)),
-    lambda p, _, draft: fair(p, raw_q, draft),
-    lambda p, _, draft: residual(p, raw_q, draft),
+    model_of(p_raw),
+    sd.ModelDrafter(model_of(q_raw)),
+    lambda p, _, draft: fair(p, q_raw, draft),
+    lambda p, _, draft: residual(p, q_raw, draft),
 )
 
 # BEGIN SOLUTION
@@ -537,7 +538,7 @@ check("03.6", both)
 #
 # - Make q equal to p. What is α, and can a draft fall at all? Then give q nothing in common with p.
 # - Run the first cell at temperature 0.2 and at 1.5. Which of its four numbers moves most?
-# - Let the draft use top-2 and the rule top-3: in `mixed`, put a list of your own in place of `raw_q`. Is the law right?
+# - Let the draft use top-2 and the rule top-3: in `mixed`, put a list of your own in place of `q_raw`. Is the law right?
 # - Invent a rule for `engine_with` and try to get p out with a correction other than the residual.
 
 # %%

@@ -23,6 +23,7 @@ from specdec_teach.noise import CounterNoise, CoupledNoise, ForcedNoise, GreedyN
 from specdec_teach.policy import Policy
 from specdec_teach.result import Result
 from specdec_teach.rules import Rule, rule_of
+from specdec_teach.rules.kernel import ByKernel, judged_by
 from specdec_teach.sampling import Sampling
 from specdec_teach.sequence import Sequence
 from specdec_teach.stream import Stream
@@ -44,7 +45,8 @@ class Engine:
     `target`: the model whose distribution is served. `drafter`: who proposes; None decodes plainly. `tokenizer`: needed
     for prompts and results as text. `gamma`: draft length asked for in a cycle. `verify`: "rejection", "block",
     "coupled"; or a lossy rule, "typical", "threshold", "synthetic", also with its parameters (`specdec_teach.rules`).
-    `observers`: objects with `on_event(event)`, told everything (`specdec_teach.events`).
+    `backend`: who judges under an exact rule; "auto" is the Triton kernel on a GPU, else torch; "triton" without a GPU
+    needs its interpreter. `observers`: objects with `on_event(event)`, told everything (`specdec_teach.events`).
     InvalidInput: a model that cannot be rolled back or is in training mode, a drafter that does not fit, γ < 0,
     an unknown rule or cache.
     """
@@ -58,12 +60,14 @@ class Engine:
         gamma: int = 4,
         verify: str | Rule = "rejection",
         cache: str = "contiguous",
+        backend: str = "auto",
     ) -> None:
-        self.rule = rule_of(verify)
+        rule = rule_of(verify)
         if cache not in CACHES:
             raise unknown_name("cache=", cache, CACHES)
         self.gamma = _count("gamma", gamma, 0, "0 for plain decoding, or how many tokens to draft in a cycle")
         self.target_runner = ModelRunner(target, "target")
+        self.rule = judged_by(backend, rule, self.target_runner.model.device)
         if drafter is not None:
             drafter.check(self.target_runner.vocab)
         self.drafter = drafter
@@ -282,6 +286,7 @@ class Engine:
             max_new_tokens=cap,
             lossless=drafter is None or self._is_lossless(drafter, sampling, reject_at),
             forced=reject_at,
+            backend=self.rule.backend if isinstance(self.rule, ByKernel) else "torch",
         )
 
 

@@ -150,6 +150,7 @@ class Meta:
 
     `models`, `revisions`: by role, "target" and, where the drafter has a model, "draft". `lossless`: the emitted text
     follows the target's processed distribution exactly. `forced`: the draft at which rejections were forced, if any.
+    `backend`: who judged the drafts, "torch" or the "triton" kernel.
     """
 
     schema_version: int
@@ -168,6 +169,7 @@ class Meta:
     max_new_tokens: int
     lossless: bool
     forced: int | None = None
+    backend: str = "torch"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
+import specdec_teach as sd
 from specdec_kernels import verify_chain
 from specdec_teach.drafters.base import Proposal
 from specdec_teach.noise import CounterNoise, CoupledNoise
 from specdec_teach.rules import rule_of
+from specdec_teach.rules.kernel import ByKernel
+
+from ..checks import P4, Q4, chi_square_of_long_runs, flags_and_counts, logs, tabular
 
 
 def rows(generator: torch.Generator, count: int, width: int) -> torch.Tensor:
@@ -58,3 +63,24 @@ def test_rejection_and_block_accept_the_same_for_the_same_numbers() -> None:
                 rule=name,
             )
             assert theirs.accepted.tolist() == [ours.accepted], (name, number)
+
+
+def test_an_engine_judged_by_the_reference_follows_the_law() -> None:
+    """`ByKernel` with the torch reference behind it: i.i.d. tokens of a constant target, and honest traces."""
+    engine = tabular(logs(P4), logs(Q4), 3)
+    engine.rule = ByKernel(rule_of("rejection"), "torch")
+    assert chi_square_of_long_runs(engine, P4, runs=30) > 1e-3
+    result = engine.generate([0], sd.Sampling(seed=1), max_new_tokens=60)
+    flags_and_counts(result)
+    assert result.trace is not None
+    assert any(cycle.last_kind == "correction" for cycle in result.trace.cycles)
+
+
+def test_the_kernel_without_a_gpu_or_interpreter_is_refused() -> None:
+    """One line that says what to do; a lossy rule stays with torch."""
+    target = sd.testing.tiny_llama()
+    with pytest.raises(sd.InvalidInput, match="TRITON_INTERPRET=1"):
+        sd.Engine(target, backend="triton")
+    with pytest.raises(sd.InvalidInput, match="Did you mean 'triton'"):
+        sd.Engine(target, backend="tritn")
+    assert sd.Engine(target, verify="typical").rule.name == "typical"

@@ -10,7 +10,7 @@ import torch
 
 import specdec_teach as sd
 from specdec_teach.exact import _one_cycle, gumbel_joint
-from specdec_teach.noise import CoupledNoise, StreamId
+from specdec_teach.noise import CounterNoise, CoupledNoise, StreamId
 
 from ..checks import P4, Q4, chi_square, flags_and_counts, greedy_equals_plain, logs, product_law, tabular
 
@@ -48,6 +48,22 @@ def test_seeded_runs_follow_the_law_across_cycles(rule: str) -> None:
     right = product_law(lambda prefix: P4, (0,), 3)
     engine = tabular(logs(P4), logs(Q4), 2, "sample", rule)
     assert chi_square(engine, right, 3, 3000, lambda seed: sd.Sampling(seed=seed)) > 1e-3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reused", [False, True])
+def test_a_number_used_twice_breaks_block_across_cycles(reused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """40,000 seeded runs, γ = 3: fresh numbers follow the law, numbers by position (met again after a rejection) do not.
+
+    Enumeration with fresh choices cannot see this; only real numbers over several cycles can.
+    """
+    if reused:
+        monkeypatch.setattr("specdec_teach.rules.block.Block.by_position", True)
+        monkeypatch.setattr("specdec_teach.engine.CoupledNoise", CounterNoise)
+    right = product_law(lambda prefix: P4, (0,), 3)
+    engine = tabular(logs(P4), logs(Q4), 3, "sample", "block")
+    value = chi_square(engine, right, 3, 40_000, lambda seed: sd.Sampling(seed=seed))
+    assert value < 1e-6 if reused else value > 1e-3
 
 
 @pytest.mark.parametrize("rule", ["rejection", "block", "coupled"])

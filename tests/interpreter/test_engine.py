@@ -22,15 +22,15 @@ def test_long_runs_follow_the_law(rule: str) -> None:
     """i.i.d. tokens of a constant target, γ = 3, judged and drawn by the kernel; a wrong law of the same size fails."""
     engine = sd.Engine(constant(P4), drafter=sd.ModelDrafter(constant(Q4)), gamma=3, verify=rule, backend="triton")
     tokens: list[int] = []
-    for seed in range(6):
-        result = engine.generate([0], sd.Sampling(seed=seed), max_new_tokens=250)
+    for seed in range(3):
+        result = engine.generate([0], sd.Sampling(seed=seed), max_new_tokens=200)
         tokens += result.tokens
         assert result.trace is not None
         assert result.trace.meta.backend == "triton"
     counts = np.bincount(tokens, minlength=4)
     assert stats.chisquare(counts, np.array(P4) * counts.sum()).pvalue > 1e-3
-    redrawn = np.array([0.275, 0.275, 0.25, 0.2])  # what redrawing from p gives here, roughly
-    assert stats.chisquare(counts, redrawn / redrawn.sum() * counts.sum()).pvalue < 1e-6
+    redrawn = np.array([0.28, 0.285, 0.29, 0.145])  # min(p, q) + β·p: what redrawing from p gives
+    assert stats.chisquare(counts, redrawn * counts.sum()).pvalue < 1e-6
 
 
 @pytest.mark.parametrize("rule", ["rejection", "block", "coupled"])

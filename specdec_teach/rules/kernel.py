@@ -1,7 +1,8 @@
 """An exact rule judged by `specdec_kernels.verify_chain`: on a GPU, or in Triton's interpreter.
 
 The kernel decides; the rule itself then writes the verdict down from the kernel's numbers, so that a trace says the
-same things whoever judged. Invariant: accepted drafts and the token are the kernel's. It does not know models or caches.
+same things whoever judged. Invariant: accepted drafts and the token are the kernel's. It does not know models or
+caches.
 """
 
 from __future__ import annotations

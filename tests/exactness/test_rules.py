@@ -53,7 +53,7 @@ def test_seeded_runs_follow_the_law_across_cycles(rule: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("reused", [False, True])
 def test_a_number_used_twice_breaks_block_across_cycles(reused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """40,000 seeded runs, γ = 3: fresh numbers follow the law, numbers by position (met again after a rejection) do not.
+    """40,000 seeded runs, γ = 3: fresh numbers follow the law, numbers met again after a rejection do not.
 
     Enumeration with fresh choices cannot see this; only real numbers over several cycles can.
     """

@@ -35,8 +35,8 @@ import specdec_teach as sd
 
 pair = sd.load_pair()
 engine = sd.Engine(pair.target, drafter=sd.ModelDrafter(pair.draft), tokenizer=pair.tokenizer, gamma=4)
-prompt = "Tom found a small blue box and"
-story = sd.Sampling(temperature=1.0, seed=4)
+prompt = "Mira had a red lantern and"
+story = sd.Sampling(temperature=0.8, seed=2)
 
 sd.play(engine, prompt, story, max_new_tokens=48)
 
@@ -55,8 +55,8 @@ for bar in sorted(rejected.bars, key=lambda bar: (bar.token not in first, -max(b
     print(f"{trace.pieces[bar.token]!r:<14} {bar.p:.3f}   {bar.q:.3f}   {bar.residual:.3f}")
 
 # %% [markdown]
-# Wherever q is above p, the last column is zero. A token that the draft proposes too *often* is never a correction.
-# Only tokens that it proposes too *seldom* are. The rest of the lesson is about that column.
+# Wherever q is above p, the last column is zero. A token that the draft proposes too *often* is never a correction,
+# however likely it is. Only tokens that it proposes too *seldom* are. The rest of the lesson is about that column.
 #
 # ## Two ways onto the page
 #
@@ -689,8 +689,8 @@ for verify in ("rejection", "block"):
 # - Swap p and q in `engine_of`. What is served now, and does the acceptance change?
 # - A q with a zero where p is positive, then a p with a zero where q is positive. Does either break the law?
 # - `rule_law` with γ = 3 and three tokens. Is the largest error of the reused numbers larger or smaller than here?
-# - In the player below, block judges. It can keep a draft that the standard rule would have thrown away: find one with
-#   u · q above p.
+# - In the player below, block judges. Step through the verdicts: some drafts are accepted without a number u of their
+#   own. Which, and why do they need none?
 
 # %%
 blocks = sd.Engine(pair.target, drafter=sd.ModelDrafter(pair.draft), tokenizer=pair.tokenizer, gamma=4, verify="block")

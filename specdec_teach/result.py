@@ -2,7 +2,8 @@
 
 Every count is defined here, once: `drafted` is Σ tokens really proposed; `accepted` is Σ drafts kept; `emitted` is
 Σ tokens committed = accepted + one per cycle, less the cycles whose last token lay behind the end of the text;
-`stop_cut` counts drafts behind the end of the text, which are neither accepted nor rejected.
+`stop_cut` counts drafts behind the end of the text, which are neither accepted nor rejected; `degenerate` counts
+corrections drawn from p because the residual was numerically empty.
 It does not know how the counts came about.
 """
 
@@ -26,6 +27,7 @@ class Stats:
     accepted: int = 0
     emitted: int = 0
     stop_cut: int = 0
+    degenerate: int = 0
     seconds: Seconds = field(default_factory=lambda: Seconds(0.0, 0.0, 0.0, 0.0))
 
     @property
@@ -43,7 +45,9 @@ class Stats:
         """emitted / cycles; None before the first cycle."""
         return self.emitted / self.cycles if self.cycles else None
 
-    def plus(self, drafted: int, accepted: int, emitted: int, stop_cut: int, seconds: Seconds) -> Stats:
+    def plus(
+        self, drafted: int, accepted: int, emitted: int, stop_cut: int, degenerate: bool, seconds: Seconds
+    ) -> Stats:
         """Return the counts with one more cycle in them."""
         spent = self.seconds
         return Stats(
@@ -52,6 +56,7 @@ class Stats:
             accepted=self.accepted + accepted,
             emitted=self.emitted + emitted,
             stop_cut=self.stop_cut + stop_cut,
+            degenerate=self.degenerate + degenerate,
             seconds=Seconds(
                 spent.draft + seconds.draft,
                 spent.target + seconds.target,

@@ -206,7 +206,12 @@ class Stream(Iterator[Cycle]):
             stop_cut = len(outcome.proposal.tokens) - kept if cut else 0
             seconds = Seconds(*outcome.spent, other=perf_counter() - outcome.began - sum(outcome.spent))
             stats = self._progress.stats.plus(
-                len(outcome.proposal.tokens), kept, len(outcome.emitted), stop_cut, seconds
+                len(outcome.proposal.tokens),
+                kept,
+                len(outcome.emitted),
+                stop_cut,
+                outcome.verdict.degenerate and not cut,
+                seconds,
             )
             cycle = None
             if self._build or self._engine.observers:

@@ -6,22 +6,13 @@ Each broken engine swaps one function of the honest one. The honest engine passe
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 import specdec_teach as sd
-from specdec_kernels import rejection
-from specdec_teach import ending, limits, noise
 from specdec_teach.cache import ContiguousCache
-from specdec_teach.drafters import model as model_drafter
-from specdec_teach.drafters.base import Proposal
-from specdec_teach.hf import ModelRunner
-from specdec_teach.rules import Rejection, Verdict
-from specdec_teach.rules import rejection as rejection_rule
 
 from ..checks import (
     FILTER_P,
@@ -30,6 +21,7 @@ from ..checks import (
     P4,
     Q3,
     Q4,
+    chi_square,
     chi_square_of_long_runs,
     flags_and_counts,
     greedy_equals_plain,
@@ -37,6 +29,28 @@ from ..checks import (
     logs,
     pointers_and_caches,
     tabular,
+)
+from ..engine.test_ending import PLACES, test_stop_strings_wherever_they_fall
+from .mistakes import (
+    accept_if_likelier,
+    argmax_with_soft_q,
+    cap_from_the_wrong_base,
+    count_the_ticks,
+    draft_context_ignored,
+    draft_hole,
+    draft_trimmed_too_far,
+    end_seen_at_the_end_only,
+    first_unverified,
+    greedy_in_one_place_only,
+    loaded_dice,
+    matcher_left_behind,
+    not_strict,
+    numbers_from_a_shared_generator,
+    one_noise_vector,
+    raw_q,
+    redraw_from_p,
+    stale_slots_kept,
+    stop_seen_at_the_end_only,
 )
 
 Patch = pytest.MonkeyPatch
@@ -67,6 +81,57 @@ def filter_check() -> None:
 def chi_check() -> None:
     """Chi-square of long runs of the engine with its real numbers."""
     assert chi_square_of_long_runs(tabular(logs(P4), logs(Q4), 2), P4) > 1e-3
+
+
+def chi_check_with_filter() -> None:
+    """Chi-square of the first token with top-k 2 on both sides."""
+    engine = tabular(logs(FILTER_P), logs(FILTER_Q), 1)
+    right = {(0,): 4 / 7, (1,): 3 / 7}
+    assert chi_square(engine, right, 1, 1500, lambda seed: sd.Sampling(top_k=2, seed=seed)) > 1e-3
+
+
+def strict_check() -> None:
+    """Nothing that the target excludes, whatever is proposed with whatever q."""
+    target = sd.testing.TabularLM([0.0, 0.0, -torch.inf])
+    engine = sd.Engine(target, drafter=sd.ScriptedDrafter([2] * 9, [0.5, 0.5, 0.0]), gamma=2)
+    assert 2 not in engine.generate([0], sd.Sampling(seed=1), max_new_tokens=6).tokens
+
+
+def stop_check() -> None:
+    """Stop strings wherever they fall in a block."""
+    for tokens, stops in PLACES:
+        for gamma in (1, 3, 5):
+            test_stop_strings_wherever_they_fall(tokens, stops, gamma)
+
+
+def grammar_check() -> None:
+    """Greedy with a grammar and rejections: the plain text."""
+    pair = sd.load_pair()
+    engine = sd.Engine(pair.target, drafter=sd.ModelDrafter(pair.draft), tokenizer=pair.tokenizer, gamma=4)
+    sampling = sd.Sampling(temperature=0, grammar=sd.Grammar.regex(r" (one|two|three) (cats|dogs|birds)( and more)*\."))
+    greedy = engine.generate("Mira counted", sampling, max_new_tokens=14, speculate=False)
+    assert engine.generate("Mira counted", sampling, max_new_tokens=14, reject_at=2).tokens == greedy.tokens
+
+
+def temperature_check() -> None:
+    """A temperature of 1e-6 is greedy for both models: the target as its own draft never disagrees with plain text."""
+    engine = pair_engine(4, TARGET)
+    tiny, greedy = sd.Sampling(temperature=1e-6, seed=3), sd.Sampling.greedy()
+    result = engine.generate([1, 2], tiny, max_new_tokens=16)
+    assert result.tokens == engine.generate([1, 2], greedy, max_new_tokens=16, speculate=False).tokens
+    assert result.trace is not None
+    assert all(decision.u is None for cycle in result.trace.cycles for decision in cycle.decisions)
+
+
+def context_check() -> None:
+    """A draft of 16 positions beside a target of 32: all drafts fit where they are computed."""
+    target, draft = sd.testing.tiny_llama(context=32), sd.testing.tiny_llama(context=16)
+    stream_ = sd.Engine(target, drafter=sd.ModelDrafter(draft), gamma=5).stream(
+        [1] * 12, sd.Sampling.greedy(), max_new_tokens=15
+    )
+    for cycle in stream_:
+        assert cycle.draft_kv is None or cycle.draft_kv.written <= 16
+        assert len(cycle.proposed) <= max(0, 16 - cycle.committed_before + 1)
 
 
 def greedy_check() -> None:
@@ -112,181 +177,22 @@ def second_call_check() -> None:
     assert [c.proposed for c in first.trace.cycles] == [c.proposed for c in second.trace.cycles]  # type: ignore[union-attr]
 
 
-# ---- the mistakes ---------------------------------------------------------------------------------------------------
-
-
-def redraw_from_p(patch: Patch) -> None:
-    """After a rejection, draw from the target again."""
-    patch.setattr(rejection_rule, "residual", lambda p, q, token: (p, p.sum(-1)))
-
-
-def accept_if_likelier(patch: Patch) -> None:
-    """Accept iff p ≥ q."""
-    patch.setattr(rejection, "accepts", lambda u, p, q: p >= q)
-
-
-def not_strict(patch: Patch) -> None:
-    """Accept a token the target excludes when the draft excludes it too."""
-    patch.setattr(rejection, "accepts", lambda u, p, q: u * q <= p)
-
-
-def argmax_with_soft_q(patch: Patch) -> None:
-    """Draft the likeliest token and still divide by its softmax."""
-    honest = model_drafter.ModelDrafter._propose
-
-    def propose(self: Any, sequence: Any, count: int) -> Proposal:
-        kept, sequence.noise = sequence.noise, noise.GreedyNoise()
-        try:
-            return honest(self, sequence, count)
-        finally:
-            sequence.noise = kept
-
-    patch.setattr(model_drafter.ModelDrafter, "_propose", propose)
-
-
-def raw_q(patch: Patch) -> None:
-    """Draw from the filtered q, report the raw softmax."""
-    honest = model_drafter.ModelDrafter._propose
-
-    def propose(self: Any, sequence: Any, count: int) -> Proposal:
-        rows: list[Tensor] = []
-
-        def both(logits: Tensor, sampling: sd.Sampling) -> Tensor:
-            rows.append(logits.softmax(-1))
-            return honest_processed(logits, sampling)
-
-        honest_processed = model_drafter.processed
-        model_drafter.processed = both  # type: ignore[attr-defined]
-        try:
-            proposal = honest(self, sequence, count)
-        finally:
-            model_drafter.processed = honest_processed  # type: ignore[attr-defined]
-        return Proposal(proposal.tokens, torch.cat(rows) if rows else None)
-
-    patch.setattr(model_drafter.ModelDrafter, "_propose", propose)
-
-
-def loaded_dice(patch: Patch) -> None:
-    """The number that judged a draft also draws its correction."""
-    honest = noise.CounterNoise.draw
-
-    def draw(self: Any, stream_id: int, number: int, weights: Tensor) -> int:
-        return honest(self, noise.StreamId.ACCEPT if stream_id == noise.StreamId.TOKEN else stream_id, number, weights)  # type: ignore[arg-type]
-
-    patch.setattr(noise.CounterNoise, "draw", draw)
-
-
-def stale_slots_kept(patch: Patch) -> None:
-    """A slot that was written once is not written again, so rejected tokens stay in the history."""
-    highest: dict[tuple[int, int], int] = {}
-    honest = ContiguousCache.write
-
-    def write(self: Any, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        full = highest.get((id(self), layer), 0) if self.pointer else 0
-        if layer in self._stores:
-            stop = min(full, self.pointer + keys.shape[2])
-            keys, values = keys.clone(), values.clone()
-            count = max(0, stop - self.pointer)
-            keys[:, :, :count] = self._stores[layer][0][:, :, self.pointer : self.pointer + count]
-            values[:, :, :count] = self._stores[layer][1][:, :, self.pointer : self.pointer + count]
-        highest[id(self), layer] = max(full, self.pointer + keys.shape[2])
-        return honest(self, layer, keys, values)
-
-    patch.setattr(ContiguousCache, "write", write)
-
-
-def draft_hole(patch: Patch) -> None:
-    """After an all-accept the draft counts its last proposal as computed, though it was only sampled."""
-    honest = model_drafter.ModelDrafter.commit
-
-    def commit(self: Any, sequence: Any) -> None:
-        honest(self, sequence)
-        cache = sequence.draft
-        if cache.pointer == len(sequence.tokens) - 2 and sequence.number:
-            cache.advance(1)
-
-    patch.setattr(model_drafter.ModelDrafter, "commit", commit)
-
-
-def draft_trimmed_too_far(patch: Patch) -> None:
-    """The draft is rolled back two too many."""
-
-    def commit(self: Any, sequence: Any) -> None:
-        cache = sequence.draft
-        if cache.pointer > len(sequence.tokens) - 1:
-            cache.rollback(max(0, len(sequence.tokens) - 3))
-
-    patch.setattr(model_drafter.ModelDrafter, "commit", commit)
-
-
-def end_seen_at_the_end_only(patch: Patch) -> None:
-    """Only the last token of a block is compared with the end token."""
-    honest = ending.Ending.feed
-
-    def feed(self: Any, tokens: Any, *, last: bool = False) -> Any:
-        inside = honest(replace(self, eos=frozenset()), tokens[:-1])
-        return replace(honest(replace(inside.after, eos=self.eos), tokens[-1:], last=last), kept=len(tokens))
-
-    patch.setattr(ending.Ending, "feed", feed)
-
-
-def count_the_ticks(patch: Patch) -> None:
-    """accepted = the sum of all flags."""
-    honest = Rejection.judge
-
-    def judge(self: Any, proposal: Proposal, p_RV: Tensor, source: Any, first: int) -> Verdict:
-        verdict = honest(self, proposal, p_RV, source, first)
-        behind = zip(verdict.p[verdict.accepted + 1 :], verdict.q[verdict.accepted + 1 :], strict=True)
-        later = sum(rejection.accepts(0.5, p, q) for p, q in behind)
-        return replace(verdict, accepted=verdict.accepted + later)
-
-    patch.setattr(Rejection, "judge", judge)
-
-
-def first_unverified(patch: Patch) -> None:
-    """Rows are shifted by one: nothing judges the first draft."""
-    honest = Rejection.judge
-
-    def judge(self: Any, proposal: Proposal, p_RV: Tensor, source: Any, first: int) -> Verdict:
-        if not proposal.tokens:
-            return honest(self, proposal, p_RV, source, first)
-        rest = Proposal(proposal.tokens[1:], None if proposal.q_KV is None else proposal.q_KV[1:])
-        tail = honest(self, rest, p_RV[1:], source, first + 1)
-        whole = honest(self, proposal, p_RV, source, first)
-        return replace(
-            whole,
-            accepted=tail.accepted + 1,
-            token=tail.token,
-            law_V=tail.law_V,
-            uniforms=(None, *tail.uniforms),
-            chances=(None, *tail.chances),
-        )
-
-    patch.setattr(Rejection, "judge", judge)
-
-
-def cap_from_the_wrong_base(patch: Patch) -> None:
-    """γ is not shrunk at the end."""
-    honest = ModelRunner.new_cache
-    patch.setattr(ModelRunner, "new_cache", lambda self, capacity: honest(self, capacity + 64))
-    patch.setattr(limits.Limits, "gamma", lambda self, asked, length: asked)
-
-
-def numbers_from_a_shared_generator(patch: Patch) -> None:
-    """Global random numbers instead of the request's own."""
-    state = iter(range(10**9))
-    honest = noise.uniform
-    patch.setattr(noise, "uniform", lambda seed, stream_id, number: honest(0, 0, next(state)))
-
-
 EXAM: list[tuple[Callable[[Patch], None], Callable[[], None]]] = [
     (redraw_from_p, law_check),
     (redraw_from_p, law_check_textbook),
     (redraw_from_p, chi_check),
     (accept_if_likelier, law_check),
     (accept_if_likelier, law_check_textbook),
+    (accept_if_likelier, chi_check),
     (argmax_with_soft_q, chi_check),
     (raw_q, filter_check),
+    (raw_q, chi_check_with_filter),
+    (not_strict, strict_check),
+    (one_noise_vector, chi_check),
+    (stop_seen_at_the_end_only, stop_check),
+    (matcher_left_behind, grammar_check),
+    (greedy_in_one_place_only, temperature_check),
+    (draft_context_ignored, context_check),
     (loaded_dice, chi_check),
     (stale_slots_kept, pointer_check),
     (stale_slots_kept, greedy_check),
@@ -323,13 +229,3 @@ def test_a_pointer_that_runs_ahead_is_refused_not_used(monkeypatch: Patch) -> No
     monkeypatch.setattr(ContiguousCache, "rollback", lambda self, to: honest(self, min(self.pointer, to + 1)))
     with pytest.raises(sd.EngineFailure, match="has run ahead"):
         pair_engine().generate([1, 2, 3], sd.Sampling(seed=1), max_new_tokens=20, reject_at=1)
-
-
-def test_a_token_excluded_by_both_is_refused(monkeypatch: Patch) -> None:
-    """p = q = 0: only the strict comparison refuses it, whatever a script proposes."""
-    engine = sd.Engine(
-        sd.testing.TabularLM([0.0, 0.0, -torch.inf]), drafter=sd.ScriptedDrafter([2] * 9, [0.5, 0.5, 0.0]), gamma=2
-    )
-    assert 2 not in engine.generate([0], sd.Sampling(seed=1), max_new_tokens=6).tokens
-    not_strict(monkeypatch)
-    assert 2 in engine.generate([0], sd.Sampling(seed=1), max_new_tokens=6).tokens

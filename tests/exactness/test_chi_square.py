@@ -40,7 +40,7 @@ def test_long_runs() -> None:
 
 @pytest.mark.parametrize(
     ("law", "mistake"),
-    [((0.425, 0.276, 0.2, 0.1), "one noise vector twice"), ((0.333, 0.368, 0.2, 0.1), "u used twice")],
+    [((0.425, 0.275, 0.2, 0.1), "one noise vector twice"), ((1 / 3, 11 / 30, 0.2, 0.1), "u used twice")],
 )
 def test_the_same_test_sees_small_mistakes(law: tuple[float, ...], mistake: str) -> None:
     """Against the law that a mistake would give, the honest engine fails: the test has the power to see it."""

@@ -57,10 +57,12 @@ def test_chains_with_three_tokens(rule: str, gamma: int, settings: dict[str, Any
     assert sum(law.values()) == pytest.approx(1.0, abs=1e-12)
 
 
-@pytest.mark.parametrize(("width", "gamma"), [(3, 3), (4, 2)])
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize(
+    ("rule", "width", "gamma"),
+    [*itertools.product(RULES, [3], [3]), *itertools.product(RULES, [4], [2]), *itertools.product(RULES, [3], [4])],
+)
 def test_longer_drafts_and_four_tokens(rule: str, width: int, gamma: int) -> None:
-    """γ = 3, and V = 4."""
+    """γ = 3 and 4, and V = 4."""
     target, draft = random_table(3, width), random_table(4, width)
     law = sd.exact_law(tabular(target, draft, gamma, "sample", rule), [0], 3, sd.Sampling(temperature=1.3))
     same_law(law, chain_law(target, sd.Sampling(temperature=1.3), 3))

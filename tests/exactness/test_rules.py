@@ -122,6 +122,19 @@ def test_coupled_says_the_same_with_and_without_speculation(temperature: float) 
         assert fast.tokens == plain.generate([seed % 64, 5], sampling, max_new_tokens=16, trace=False).tokens
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("temperature", [0.6, 1.0, 1.7])
+def test_coupled_in_full(temperature: float) -> None:
+    """200 seeds for each γ from 1 to 6."""
+    plain = sd.Engine(TARGET, verify="coupled")
+    for seed in range(200):
+        sampling = sd.Sampling(temperature=temperature, seed=seed)
+        right = plain.generate([seed % 64, 5], sampling, max_new_tokens=12, trace=False).tokens
+        for gamma in range(1, 7):
+            engine = near_engine("coupled", gamma)
+            assert engine.generate([seed % 64, 5], sampling, max_new_tokens=12, trace=False).tokens == right
+
+
 def test_the_other_rules_do_not_promise_that() -> None:
     """Under the standard rule equal seeds give other texts with and without speculation, on some seed at least."""
     engine = near_engine("rejection")
@@ -200,6 +213,19 @@ def test_the_trace_says_what_the_last_token_was_drawn_from(rule: str) -> None:
     correction = "residual" if rule in ("rejection", "block") else "p"
     assert kinds <= {("bonus", "p"), ("correction", correction)}
     assert ("correction", correction) in kinds
+
+
+@pytest.mark.parametrize("rule", ["rejection", "block"])
+def test_an_empty_residual_falls_back_to_p_and_is_counted(rule: str) -> None:
+    """A q above p everywhere (not normalised) leaves nothing over: the token comes from p, and the count says so."""
+    target = sd.testing.TabularLM([0.0, 0.0, 0.0, 0.0])
+    engine = sd.Engine(target, drafter=sd.ScriptedDrafter([1] * 30, [0.9] * 4), gamma=1, verify=rule)
+    result = engine.generate([0], sd.Sampling(seed=2), max_new_tokens=30)
+    assert result.trace is not None
+    corrections = [cycle for cycle in result.trace.cycles if cycle.last_kind == "correction"]
+    assert corrections
+    assert all(cycle.degenerate_residual and cycle.last_from == "p" for cycle in corrections)
+    assert result.stats.degenerate == len(corrections)
 
 
 def test_block_in_the_trace() -> None:

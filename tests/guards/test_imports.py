@@ -19,6 +19,8 @@ ALLOWED: dict[str, set[str]] = {
     "specdec_teach.trace": {"specdec_teach.views", "specdec_teach.records", "specdec_teach.table"},
     "specdec_teach.records": {"specdec_kernels.errors"},
     "specdec_teach.views": {"specdec_kernels.errors", "specdec_teach.trace"},
+    "specdec_teach.exercises.ahead": {"specdec_kernels", "specdec_teach", "triton"},
+    "specdec_teach.exercises.lesson_07": {"specdec_kernels", "specdec_teach", "torch", "triton"},
     "specdec_teach.noise": {"specdec_kernels", "specdec_teach", "torch", "numpy"},
     "specdec_teach.grammar": {"specdec_kernels", "specdec_teach", "torch", "xgrammar"},
     "specdec_teach.hf": {"specdec_kernels", "specdec_teach", "torch", "transformers", "safetensors"},

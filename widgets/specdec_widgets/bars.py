@@ -122,7 +122,7 @@ def _split(c: Canvas, x: float, y: float, w: float, share: float) -> None:
 
 
 def _table(c: Canvas, rows: list[Line], x: float, y: float, w: float) -> None:
-    plot, numbers, residual = x + 150, x + w - 312, x + w - 150
+    plot, numbers, residual = x + 150, x + w - 330, x + w - 150
     span = numbers - plot - 16
     top = max(max(r.p, r.q) for r in rows) or 1.0
     most = max((r.residual or 0 for r in rows), default=0) or 1.0
@@ -131,7 +131,7 @@ def _table(c: Canvas, rows: list[Line], x: float, y: float, w: float) -> None:
     for i, (fill, text) in enumerate((("green", "both"), ("blue", "p only"), ("/red", "q only"))):
         c.box(plot + 66 + 68 * i, y + 4, 14, 9, fill, stroke="red" if fill == "/red" else "none", wide=1)
         c.text(plot + 85 + 68 * i, y + 12, text, size=12, fill="quiet")
-    for at, head in ((numbers + 46, "p"), (numbers + 92, "q"), (numbers + 138, "min"), (x + w, "residual")):
+    for at, head in ((numbers + 48, "p"), (numbers + 102, "q"), (numbers + 156, "min"), (x + w, "residual")):
         c.text(at, y + 12, head, size=12, fill="quiet", anchor="end")
     for i, r in enumerate(rows):
         base = y + 20 + i * ROW
@@ -144,7 +144,7 @@ def _table(c: Canvas, rows: list[Line], x: float, y: float, w: float) -> None:
         c.box(plot + r.least / top * span, base + 4, (r.p - r.least) / top * span, 7, "blue")
         c.box(plot, base + 13, r.least / top * span, 7, "green")
         c.box(plot + r.least / top * span, base + 13, (r.q - r.least) / top * span, 7, "/red", stroke="red", wide=1)
-        for at, value in ((46, r.p), (92, r.q), (138, r.least)):
+        for at, value in ((48, r.p), (102, r.q), (156, r.least)):
             c.text(numbers + at, base + 17, num(value), anchor="end", fill=quiet)
         c.box(residual + 4, base + 8, (r.residual or 0) / most * 96, 8, "blue")
         c.text(x + w, base + 17, num(r.residual), anchor="end", fill=quiet)

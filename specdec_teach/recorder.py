@@ -25,31 +25,37 @@ _BARS = 6
 def top_rows(p_RV: Tensor, count: int = TOP) -> list[Top]:
     """Return the `count` likeliest tokens of each row `[R, V]` and the mass of the rest; none with p = 0."""
     values_RK, ids_RK = p_RV.topk(min(count, p_RV.shape[-1]), dim=-1)
-    tops = []
-    for values, ids in zip(values_RK.tolist(), ids_RK.tolist(), strict=True):
-        kept = tuple((token, value) for token, value in zip(ids, values, strict=True) if value > 0.0)
-        tops.append(Top(kept, max(0.0, 1.0 - sum(value for _, value in kept))))
-    return tops
+    return [_top(ids, values) for ids, values in zip(ids_RK.tolist(), values_RK.tolist(), strict=True)]
+
+
+def _top(ids: list[int], values: list[float]) -> Top:
+    if values[-1] <= 0.0:
+        keep = sum(value > 0.0 for value in values)
+        ids, values = ids[:keep], values[:keep]
+    return Top(tuple(zip(ids, values, strict=True)), max(0.0, 1.0 - sum(values)))
 
 
 def decide(
-    proposal: Proposal, p_RV: Tensor, p_tops: Items[Top], verdict: Verdict, kept: int, cut: bool, forced: Items[bool]
-) -> tuple[Decision, ...]:
-    """Return a Decision per proposed token. `kept`: drafts that stand; `cut`: the text ended before the last token.
+    proposal: Proposal, p_RV: Tensor, verdict: Verdict, kept: int, cut: bool, forced: Items[bool]
+) -> tuple[tuple[Decision, ...], Top]:
+    """Return a Decision per proposed token, and the distribution that the last token was drawn from.
 
-    `p_tops`: the likeliest tokens of `p_RV`'s rows. `forced`: which drafts were swapped in.
+    `kept`: drafts that stand; `cut`: the text ended before the last token. `forced`: which drafts were swapped in.
     """
     count = len(proposal.tokens)
     if count == 0:
-        return ()
+        return (), top_rows(p_RV)[0]
     drafts_K = torch.tensor(proposal.tokens, dtype=torch.int64, device=p_RV.device)
     p_KV, q_KV = p_RV[:count], proposal.q_KV
     alpha = overlap(p_KV, q_KV, drafts_K).tolist()
     scaled_KV = p_KV if min(verdict.scales) == 1.0 else p_KV * p_KV.new_tensor(verdict.scales)[:, None]
     rest_KV, mass_K = residual(scaled_KV, q_KV, drafts_K)
     rest_KV = rest_KV / mass_K.clamp_min(torch.finfo(mass_K.dtype).tiny)[:, None]
-    rest_tops = [top if top.tokens else Top((), 0.0) for top in top_rows(rest_KV)]
-    q_tops = top_rows(q_KV) if q_KV is not None else [Top(((token, 1.0),), 0.0) for token in proposal.tokens]
+    tops = top_rows(torch.cat([p_RV, rest_KV] if q_KV is None else [p_RV, rest_KV, q_KV]))
+    p_tops, q_tops = tops[: count + 1], tops[2 * count + 1 :]
+    rest_tops = [top if top.tokens else Top((), 0.0) for top in tops[count + 1 : 2 * count + 1]]
+    if q_KV is None:
+        q_tops = [Top(((token, 1.0),), 0.0) for token in proposal.tokens]
     bars = _bars(proposal, p_KV, q_KV, rest_KV, p_tops, q_tops, verdict)
     decisions = []
     for row, token in enumerate(proposal.tokens):
@@ -75,7 +81,8 @@ def decide(
                 forced=forced[row],
             )
         )
-    return tuple(decisions)
+    last_top = rest_tops[verdict.accepted] if verdict.source == "residual" else p_tops[verdict.accepted]
+    return tuple(decisions), last_top
 
 
 def _bars(
@@ -94,11 +101,12 @@ def _bars(
         wanted.append(list(dict.fromkeys([*ids, verdict.token] if row == verdict.accepted else ids)))
     width = max(map(len, wanted))
     ids_KW = torch.tensor([ids + ids[:1] * (width - len(ids)) for ids in wanted], device=p_KV.device)
-    p, rest = p_KV.gather(-1, ids_KW).tolist(), rest_KV.gather(-1, ids_KW).tolist()
+    stack = (p_KV, rest_KV) if q_KV is None else (p_KV, rest_KV, q_KV)
+    count = len(wanted)
+    found = torch.cat(stack).gather(-1, ids_KW.repeat(len(stack), 1)).tolist()
+    p, rest, q = found[:count], found[count : 2 * count], found[2 * count :]
     if q_KV is None:
-        q = [[float(t == token) for t in ids] for ids, token in zip(ids_KW.tolist(), proposal.tokens, strict=True)]
-    else:
-        q = q_KV.gather(-1, ids_KW).tolist()
+        q = [[float(t == token) for t in ids] for ids, token in zip(wanted, proposal.tokens, strict=True)]
     rows = []
     for row, ids in enumerate(wanted):
         bars = [Bar(token, p[row][i], q[row][i], rest[row][i]) for i, token in enumerate(ids)]

@@ -23,7 +23,7 @@ from specdec_teach.forced import force
 from specdec_teach.limits import Limits
 from specdec_teach.noise import ForcedNoise, Noise
 from specdec_teach.policy import fit_width, logprobs, processed
-from specdec_teach.recorder import decide, top_rows
+from specdec_teach.recorder import decide
 from specdec_teach.result import Result, Stats
 from specdec_teach.rules.base import Verdict
 from specdec_teach.sequence import Sequence
@@ -231,10 +231,8 @@ class Stream(Iterator[Cycle]):
     def _write(self, outcome: Outcome, kept: int, stop_cut: int, seconds: Seconds) -> Cycle:
         """Turn a settled outcome into its record; both pointers are read off the caches."""
         verdict, sequence, cut = outcome.verdict, self.sequence, len(outcome.emitted) <= outcome.verdict.accepted
-        p_tops = top_rows(outcome.p_RV)
-        decisions = decide(outcome.proposal, outcome.p_RV, p_tops, verdict, kept, cut, outcome.forced)
+        decisions, last_top = decide(outcome.proposal, outcome.p_RV, verdict, kept, cut, outcome.forced)
         kind: LastKind = "none" if cut else verdict.kind
-        last_top = None if cut else top_rows((verdict.law_V / verdict.law_V.sum())[None])[0]
         drafts = (outcome.at_start[1], outcome.highest[1], self._draft_pointer())
         return Cycle(
             index=outcome.index,
@@ -244,7 +242,7 @@ class Stream(Iterator[Cycle]):
             emitted=outcome.emitted,
             last=None if cut else verdict.token,
             last_kind=kind,
-            last_top=last_top,
+            last_top=None if cut else last_top,
             committed_before=outcome.before,
             committed_after=len(sequence.tokens),
             target_kv=KV(outcome.at_start[0], outcome.highest[0], sequence.cache.pointer),

@@ -42,7 +42,8 @@ def measure(rounds: int, tokens: int) -> dict[str, object]:
     ways = {"nobody listens": (silent, False), "trace kept": (silent, True), "trace and observer": (heard, True)}
     spent: dict[str, list[float]] = {name: [] for name in ways}
     for turn in range(rounds + 2):
-        for name, (engine, trace) in ways.items():
+        order = list(ways.items())
+        for name, (engine, trace) in order[turn % 3 :] + order[: turn % 3]:
             sampling = sd.Sampling(temperature=0.8, seed=turn, eos_token_id=None)
             start = time.perf_counter()
             result = engine.generate("Once upon a time", sampling, max_new_tokens=tokens, trace=trace)

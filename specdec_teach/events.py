@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from specdec_teach.trace import KV, Cycle, FinishReason, LastKind, Prefill
+
+if TYPE_CHECKING:
+    from specdec_teach.recorder import Pending
 
 __all__ = [
     "Builder",
@@ -90,11 +93,16 @@ class RolledBack:
     draft: KV | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class CycleFinished:
-    """The cycle's whole record."""
+    """The cycle is settled. Its record is written out when somebody first looks at `cycle`."""
 
-    cycle: Cycle
+    record: Pending
+
+    @property
+    def cycle(self) -> Cycle:
+        """The cycle's whole record."""
+        return self.record.cycle()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,16 @@
 """Write down what happened to every draft: from the cycle's tensors to plain records.
 
-Invariant: every number is read off the tensors that decided, none is computed again from a model; nothing bigger than
-the 16 likeliest tokens of a row is kept. It does not know how a cycle was run.
+It works in two steps: `measure` takes what it needs off the cycle's tensors at once, a few numbers a row, and
+`Pending.cycle` turns them into records when somebody asks. Invariant: every number is read off the tensors that
+decided, none is computed again from a model; nothing bigger than the 16 likeliest tokens of a row is kept.
+It does not know how a cycle was run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence as Items
+from dataclasses import dataclass, replace
+from typing import final
 
 import torch
 from torch import Tensor
@@ -14,18 +18,118 @@ from torch import Tensor
 from specdec_kernels.rejection import overlap, residual
 from specdec_teach.drafters.base import Proposal
 from specdec_teach.rules.base import Verdict
-from specdec_teach.trace import Bar, Decision, Status, Top
+from specdec_teach.trace import Bar, Cycle, Decision, Status, Top
 
-__all__ = ["TOP", "decide", "top_rows"]
+__all__ = ["TOP", "Pending", "measure"]
 
 TOP = 16
 _BARS = 6
 
 
-def top_rows(p_RV: Tensor, count: int = TOP) -> list[Top]:
-    """Return the `count` likeliest tokens of each row `[R, V]` and the mass of the rest; none with p = 0."""
-    values_RK, ids_RK = p_RV.topk(min(count, p_RV.shape[-1]), dim=-1)
-    return [_top(ids, values) for ids, values in zip(ids_RK.tolist(), values_RK.tolist(), strict=True)]
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class _Measured:
+    """The numbers of one cycle: the likeliest tokens of the rows of p, residual and q, α, and the bars' columns.
+
+    `values_RN`, `ids_RN`: K + 1 rows of p, then K of the residual and, unless q is one-hot, K of q. `ids_KW`: the
+    tokens worth a bar in each row, with repeats; `bars_SW`: their p, residual and q, in the same order of rows.
+    """
+
+    values_RN: Tensor
+    ids_RN: Tensor
+    alpha_K: Tensor
+    ids_KW: Tensor
+    bars_SW: Tensor
+
+
+def measure(proposal: Proposal, p_RV: Tensor, verdict: Verdict) -> _Measured:
+    """Take off the tensors of a cycle what its record will need."""
+    count = len(proposal.tokens)
+    drafts_K = torch.tensor(proposal.tokens, dtype=torch.int64, device=p_RV.device)
+    p_KV, q_KV = p_RV[:count], proposal.q_KV
+    scaled_KV = p_KV if min(verdict.scales, default=1.0) == 1.0 else p_KV * p_KV.new_tensor(verdict.scales)[:, None]
+    rest_KV, mass_K = residual(scaled_KV, q_KV, drafts_K)
+    rest_KV = rest_KV / mass_K.clamp_min(torch.finfo(mass_K.dtype).tiny)[:, None]
+    stack_RV = torch.cat([p_RV, rest_KV] if q_KV is None else [p_RV, rest_KV, q_KV])
+    values_RN, ids_RN = stack_RV.topk(min(TOP, p_RV.shape[-1]), dim=-1)
+    last_K1 = drafts_K[:, None].clone()
+    last_K1[verdict.accepted :] = verdict.token
+    likely = [ids_RN[:count, :_BARS]] if q_KV is None else [ids_RN[:count, :_BARS], ids_RN[2 * count + 1 :, :_BARS]]
+    ids_KW = torch.cat([*likely, drafts_K[:, None], last_K1], dim=1)
+    rows_SV = torch.cat([stack_RV[:count], stack_RV[count + 1 :]])
+    bars_SW = rows_SV.gather(-1, ids_KW.repeat(2 if q_KV is None else 3, 1))
+    return _Measured(values_RN, ids_RN, overlap(p_KV, q_KV, drafts_K), ids_KW, bars_SW)
+
+
+@final
+class Pending:
+    """A cycle that is measured and written out when it is first asked for; holds nothing as wide as the vocabulary.
+
+    `shell`: its record without the decisions.
+    """
+
+    __slots__ = ("_cut", "_done", "_forced", "_measured", "_verdict", "shell")
+
+    def __init__(self, shell: Cycle, measured: _Measured, verdict: Verdict, cut: bool, forced: Items[bool]) -> None:
+        self.shell, self._measured, self._cut, self._forced = shell, measured, cut, forced
+        self._done: Cycle | None = None
+        self._verdict = replace(verdict, law_V=verdict.law_V.new_empty(0))
+
+    def cycle(self) -> Cycle:
+        """Return the whole record, the same one each time."""
+        if self._done is None:
+            self._done = self._write()
+        return self._done
+
+    def _write(self) -> Cycle:
+        verdict, measured, count = self._verdict, self._measured, len(self.shell.proposed)
+        pairs = zip(measured.ids_RN.tolist(), measured.values_RN.tolist(), strict=True)
+        tops = [_top(ids, values) for ids, values in pairs]
+        p_tops, rest_tops, q_tops = tops[: count + 1], tops[count + 1 : 2 * count + 1], tops[2 * count + 1 :]
+        rest_tops = [top if top.tokens else Top((), 0.0) for top in rest_tops]
+        q_tops = q_tops or [Top(((token, 1.0),), 0.0) for token in self.shell.proposed]
+        alpha, bars = measured.alpha_K.tolist(), self._bars()
+        decisions = tuple(
+            self._decision(row, alpha[row], p_tops[row], q_tops[row], rest_tops[row], bars[row]) for row in range(count)
+        )
+        last_top = rest_tops[verdict.accepted] if verdict.source == "residual" else p_tops[verdict.accepted]
+        return replace(self.shell, decisions=decisions, last_top=None if self._cut else last_top)
+
+    def _decision(self, row: int, alpha: float, p_top: Top, q_top: Top, rest: Top, bars: tuple[Bar, ...]) -> Decision:
+        verdict, shell = self._verdict, self.shell
+        status: Status = "accepted" if row < shell.accepted else "cut" if self._cut else "unused"
+        if status == "unused" and row == verdict.accepted:
+            status = "rejected"
+        judged = row < len(verdict.uniforms) and status != "unused"
+        return Decision(
+            position=row + 1,
+            token=shell.proposed[row],
+            p=verdict.p[row],
+            q=verdict.q[row],
+            u=verdict.uniforms[row] if judged else None,
+            accept_probability=verdict.chances[row] if judged else None,
+            accepted=status == "accepted",
+            alpha=min(1.0, alpha),
+            p_top=p_top,
+            q_top=q_top,
+            residual_top=rest,
+            bars=bars,
+            status=status,
+            forced=self._forced[row],
+        )
+
+    def _bars(self) -> list[tuple[Bar, ...]]:
+        """Return the bars of each row: the likeliest of p and q, the draft, and where it fell what replaced it."""
+        shell, ids_KW, numbers = self.shell, self._measured.ids_KW.tolist(), self._measured.bars_SW.tolist()
+        count, one_hot = len(ids_KW), len(numbers) == 2 * len(ids_KW)
+        rows = []
+        for row, ids in enumerate(ids_KW):
+            p, rest = numbers[row], numbers[count + row]
+            q = [float(t == shell.proposed[row]) for t in ids] if one_hot else numbers[2 * count + row]
+            wanted = ids if row == self._verdict.accepted else ids[:-1]
+            bars = {t: Bar(t, p[at], q[at], rest[at]) for at, t in enumerate(wanted)}
+            rows.append(tuple(sorted(bars.values(), key=lambda bar: (-max(bar.p, bar.q), bar.token))))
+        return rows
 
 
 def _top(ids: list[int], values: list[float]) -> Top:
@@ -33,82 +137,3 @@ def _top(ids: list[int], values: list[float]) -> Top:
         keep = sum(value > 0.0 for value in values)
         ids, values = ids[:keep], values[:keep]
     return Top(tuple(zip(ids, values, strict=True)), max(0.0, 1.0 - sum(values)))
-
-
-def decide(
-    proposal: Proposal, p_RV: Tensor, verdict: Verdict, kept: int, cut: bool, forced: Items[bool]
-) -> tuple[tuple[Decision, ...], Top]:
-    """Return a Decision per proposed token, and the distribution that the last token was drawn from.
-
-    `kept`: drafts that stand; `cut`: the text ended before the last token. `forced`: which drafts were swapped in.
-    """
-    count = len(proposal.tokens)
-    if count == 0:
-        return (), top_rows(p_RV)[0]
-    drafts_K = torch.tensor(proposal.tokens, dtype=torch.int64, device=p_RV.device)
-    p_KV, q_KV = p_RV[:count], proposal.q_KV
-    alpha = overlap(p_KV, q_KV, drafts_K).tolist()
-    scaled_KV = p_KV if min(verdict.scales) == 1.0 else p_KV * p_KV.new_tensor(verdict.scales)[:, None]
-    rest_KV, mass_K = residual(scaled_KV, q_KV, drafts_K)
-    rest_KV = rest_KV / mass_K.clamp_min(torch.finfo(mass_K.dtype).tiny)[:, None]
-    tops = top_rows(torch.cat([p_RV, rest_KV] if q_KV is None else [p_RV, rest_KV, q_KV]))
-    p_tops, q_tops = tops[: count + 1], tops[2 * count + 1 :]
-    rest_tops = [top if top.tokens else Top((), 0.0) for top in tops[count + 1 : 2 * count + 1]]
-    if q_KV is None:
-        q_tops = [Top(((token, 1.0),), 0.0) for token in proposal.tokens]
-    bars = _bars(proposal, p_KV, q_KV, rest_KV, p_tops, q_tops, verdict)
-    decisions = []
-    for row, token in enumerate(proposal.tokens):
-        status: Status = (
-            "accepted" if row < kept else "cut" if cut else "rejected" if row == verdict.accepted else "unused"
-        )
-        judged = row < len(verdict.uniforms) and status != "unused"
-        decisions.append(
-            Decision(
-                position=row + 1,
-                token=token,
-                p=verdict.p[row],
-                q=verdict.q[row],
-                u=verdict.uniforms[row] if judged else None,
-                accept_probability=verdict.chances[row] if judged else None,
-                accepted=status == "accepted",
-                alpha=min(1.0, alpha[row]),
-                p_top=p_tops[row],
-                q_top=q_tops[row],
-                residual_top=rest_tops[row],
-                bars=bars[row],
-                status=status,
-                forced=forced[row],
-            )
-        )
-    last_top = rest_tops[verdict.accepted] if verdict.source == "residual" else p_tops[verdict.accepted]
-    return tuple(decisions), last_top
-
-
-def _bars(
-    proposal: Proposal,
-    p_KV: Tensor,
-    q_KV: Tensor | None,
-    rest_KV: Tensor,
-    p_tops: Items[Top],
-    q_tops: Items[Top],
-    verdict: Verdict,
-) -> list[tuple[Bar, ...]]:
-    """Gather p, q and residual of the tokens worth drawing: the likeliest of both, the draft, and what replaced it."""
-    wanted: list[list[int]] = []
-    for row, token in enumerate(proposal.tokens):
-        ids = [t for t, _ in p_tops[row].tokens[:_BARS]] + [t for t, _ in q_tops[row].tokens[:_BARS]] + [token]
-        wanted.append(list(dict.fromkeys([*ids, verdict.token] if row == verdict.accepted else ids)))
-    width = max(map(len, wanted))
-    ids_KW = torch.tensor([ids + ids[:1] * (width - len(ids)) for ids in wanted], device=p_KV.device)
-    stack = (p_KV, rest_KV) if q_KV is None else (p_KV, rest_KV, q_KV)
-    count = len(wanted)
-    found = torch.cat(stack).gather(-1, ids_KW.repeat(len(stack), 1)).tolist()
-    p, rest, q = found[:count], found[count : 2 * count], found[2 * count :]
-    if q_KV is None:
-        q = [[float(t == token) for t in ids] for ids, token in zip(wanted, proposal.tokens, strict=True)]
-    rows = []
-    for row, ids in enumerate(wanted):
-        bars = [Bar(token, p[row][i], q[row][i], rest[row][i]) for i, token in enumerate(ids)]
-        rows.append(tuple(sorted(bars, key=lambda bar: (-max(bar.p, bar.q), bar.token))))
-    return rows

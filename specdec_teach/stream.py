@@ -23,7 +23,7 @@ from specdec_teach.forced import force
 from specdec_teach.limits import Limits
 from specdec_teach.noise import ForcedNoise, Noise
 from specdec_teach.policy import fit_width, logprobs, processed
-from specdec_teach.recorder import decide
+from specdec_teach.recorder import Pending, measure
 from specdec_teach.result import Result, Stats
 from specdec_teach.rules.base import Verdict
 from specdec_teach.sequence import Sequence
@@ -54,14 +54,14 @@ class Stream(Iterator[Cycle]):
     ) -> None:
         self.sequence = sequence
         self.meta = meta
-        self._engine, self._limits, self._gamma, self._kept, self._build = engine, limits, gamma, record, record
+        self._engine, self._limits, self._gamma, self._kept, self._now = engine, limits, gamma, record, False
         drafts = meta.speculate and limits.gamma(gamma, len(sequence.tokens)) > 0  # γ never grows along a text
         self._drafter = engine.drafter if drafts else None
         self._prefill: Prefill | None = None
         self._outcome: Outcome | None = None
         self._closed = False
         self._delivered = -1
-        self._cycles: deque[Cycle] = deque(maxlen=keep)
+        self._cycles: deque[Pending] = deque(maxlen=keep)
         self._progress = Progress(Stats(), ending, "", (), limits.finished(len(sequence.tokens)))
 
     @property
@@ -76,13 +76,13 @@ class Stream(Iterator[Cycle]):
 
     def __next__(self) -> Cycle:
         """Run one cycle and return its record."""
-        self._build = True
+        self._now = True
         last = self._progress.last
-        waits = self._outcome is None and last is not None and last.index > self._delivered
+        waits = self._outcome is None and last is not None and last.shell.index > self._delivered
         if not waits and not self.step():
             raise StopIteration
-        cycle = self._progress.last
-        assert cycle is not None
+        assert self._progress.last is not None
+        cycle = self._progress.last.cycle()
         self._delivered = cycle.index
         return cycle
 
@@ -213,28 +213,28 @@ class Stream(Iterator[Cycle]):
                 outcome.verdict.degenerate and not cut,
                 seconds,
             )
-            cycle = None
-            if self._build or self._engine.observers:
-                cycle = self._write(outcome, kept, stop_cut, seconds)
-                if self._kept and (not self._cycles or self._cycles[-1].index < cycle.index):
-                    self._cycles.append(cycle)
+            record = None
+            if self._kept or self._now or self._engine.observers:
+                record = self._write(outcome, kept, stop_cut, seconds)
+                if self._kept and (not self._cycles or self._cycles[-1].shell.index < outcome.index):
+                    self._cycles.append(record)
             self._progress = Progress(
                 stats,
                 outcome.fed.after,
                 self._progress.text + outcome.fed.piece,
                 self._progress.logprobs + outcome.logprobs,
                 outcome.reason,
-                cycle,
+                record,
             )
         self._tell_settled(outcome)
 
-    def _write(self, outcome: Outcome, kept: int, stop_cut: int, seconds: Seconds) -> Cycle:
-        """Turn a settled outcome into its record; both pointers are read off the caches."""
+    def _write(self, outcome: Outcome, kept: int, stop_cut: int, seconds: Seconds) -> Pending:
+        """Turn a settled outcome into its record, still to be written out; both pointers are read off the caches."""
         verdict, sequence, cut = outcome.verdict, self.sequence, len(outcome.emitted) <= outcome.verdict.accepted
-        decisions, last_top = decide(outcome.proposal, outcome.p_RV, verdict, kept, cut, outcome.forced)
+        measured = measure(outcome.proposal, outcome.p_RV, verdict)
         kind: LastKind = "none" if cut else verdict.kind
         drafts = (outcome.at_start[1], outcome.highest[1], self._draft_pointer())
-        return Cycle(
+        shell = Cycle(
             index=outcome.index,
             gamma=outcome.gamma,
             proposed=outcome.proposal.tokens,
@@ -242,12 +242,12 @@ class Stream(Iterator[Cycle]):
             emitted=outcome.emitted,
             last=None if cut else verdict.token,
             last_kind=kind,
-            last_top=None if cut else last_top,
+            last_top=None,
             committed_before=outcome.before,
             committed_after=len(sequence.tokens),
             target_kv=KV(outcome.at_start[0], outcome.highest[0], sequence.cache.pointer),
             draft_kv=None if None in drafts else KV(*drafts),  # type: ignore[arg-type]
-            decisions=decisions,
+            decisions=(),
             rng=outcome.draws,
             degenerate_residual=verdict.degenerate and not cut,
             seconds=seconds,
@@ -255,17 +255,18 @@ class Stream(Iterator[Cycle]):
             text=outcome.fed.piece,
             last_from=None if cut else verdict.source,
         )
+        return Pending(shell, measured, verdict, cut, outcome.forced)
 
     def _draft_pointer(self) -> int | None:
         return None if self._drafter is None else self._drafter.pointer(self.sequence)
 
     def _tell_settled(self, outcome: Outcome) -> None:
-        cycle = self._progress.last
-        if cycle is None or not self._engine.observers:
+        record = self._progress.last
+        if record is None or not self._engine.observers:
             return
         self._tell(lambda: events.Committed(outcome.index, outcome.emitted))
-        self._tell(lambda: events.RolledBack(outcome.index, cycle.target_kv, cycle.draft_kv))
-        self._tell(lambda: events.CycleFinished(cycle))
+        self._tell(lambda: events.RolledBack(outcome.index, record.shell.target_kv, record.shell.draft_kv))
+        self._tell(lambda: events.CycleFinished(record))
 
     def _tell(self, build: events.Builder) -> None:
         observers = self._engine.observers
@@ -291,7 +292,7 @@ class Stream(Iterator[Cycle]):
     def trace(self) -> Trace:
         """Return the record of all cycles so far (the last ones, where only those are kept)."""
         settled = self._progress.stats.cycles
-        cycles = tuple(cycle for cycle in self._cycles if cycle.index < settled)
+        cycles = tuple(record.cycle() for record in self._cycles if record.shell.index < settled)
         ids = {*self.sequence.tokens}
         for cycle in cycles:
             ids.update(cycle.proposed)

@@ -13,9 +13,10 @@ from torch import Tensor
 
 from specdec_teach.drafters.base import Proposal
 from specdec_teach.ending import Ending, Fed
+from specdec_teach.recorder import Pending
 from specdec_teach.result import Stats
 from specdec_teach.rules.base import Verdict
-from specdec_teach.trace import Cycle, Draws, FinishReason
+from specdec_teach.trace import Draws, FinishReason
 
 __all__ = ["Outcome", "Progress"]
 
@@ -54,4 +55,4 @@ class Progress:
     text: str
     logprobs: tuple[dict[int, float], ...]
     reason: FinishReason | None
-    last: Cycle | None = None
+    last: Pending | None = None

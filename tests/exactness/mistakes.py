@@ -168,6 +168,7 @@ def first_unverified(patch: Patch) -> None:
             whole,
             accepted=tail.accepted + 1,
             token=tail.token,
+            source=tail.source,
             law_V=tail.law_V,
             uniforms=(None, *tail.uniforms),
             chances=(None, *tail.chances),

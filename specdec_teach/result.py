@@ -9,6 +9,7 @@ It does not know how the counts came about.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import final
 
@@ -72,13 +73,18 @@ class Result:
     """One finished request.
 
     `tokens`: the new ids, with the end-of-sequence token or the token that completed a stop string; `text`: without
-    either. `trace` is None where none was asked for. `logprobs`: per token {id: log p} under the target's processed
+    either. `logprobs`: per token {id: log p} under the target's processed
     distribution (at temperature 0: that of temperature 1 without filters), None where none was asked for.
     """
 
     tokens: tuple[int, ...]
     text: str
     finish_reason: FinishReason | None
-    trace: Trace | None = field(repr=False)
     stats: Stats
     logprobs: tuple[dict[int, float], ...] | None = field(default=None, repr=False)
+    _records: Callable[[], Trace] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def trace(self) -> Trace | None:
+        """The record of the run, written out when it is first asked for; None where none was kept."""
+        return None if self._records is None else self._records()

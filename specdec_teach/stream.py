@@ -8,8 +8,9 @@ It does not know how drafts are made or judged, nor how a trace is drawn.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import cache
 from time import perf_counter
 from typing import TYPE_CHECKING, final
 
@@ -284,27 +285,32 @@ class Stream(Iterator[Cycle]):
     def result(self) -> Result:
         """Return what has been committed so far; `finish_reason` is None while the text goes on."""
         progress = self._progress
-        trace = self.trace() if self._kept else None
         reported = progress.logprobs if self.sequence.sampling.logprobs else None
         tokens = tuple(self.sequence.new_tokens[: progress.stats.emitted])
-        return Result(tokens, progress.text, progress.reason, trace, progress.stats, reported)
+        return Result(
+            tokens, progress.text, progress.reason, progress.stats, reported, self._writer() if self._kept else None
+        )
 
     def trace(self) -> Trace:
         """Return the record of all cycles so far (the last ones, where only those are kept)."""
-        settled = self._progress.stats.cycles
-        cycles = tuple(record.cycle() for record in self._cycles if record.shell.index < settled)
-        ids = {*self.sequence.tokens}
-        for cycle in cycles:
-            ids.update(cycle.proposed)
-            for top in [top for d in cycle.decisions for top in (d.p_top, d.q_top, d.residual_top)]:
-                ids.update([token for token, _ in top.tokens])
-            if cycle.last_top is not None:
-                ids.update([token for token, _ in cycle.last_top.tokens])
-        prompt = tuple(self.sequence.tokens[: self.sequence.prompt_length])
-        return Trace(
-            self.meta, prompt, self._prefill, cycles, self._progress.reason, pieces(self._engine.tokenizer, ids),
-            settled - len(cycles),
-        )  # fmt: skip
+        return self._writer()()
+
+    def _writer(self) -> Callable[[], Trace]:
+        """Return what writes the trace out as it stands now, once; it holds on to no cache and no model."""
+        settled, tokens = self._progress.stats.cycles, tuple(self.sequence.tokens)
+        records = [record for record in self._cycles if record.shell.index < settled]
+        prompt = tokens[: self.sequence.prompt_length]
+        known = (self.meta, prompt, self._prefill, self._progress.reason, self._engine.tokenizer)
+
+        @cache
+        def write() -> Trace:
+            meta, prompt, prefill, reason, tokenizer = known
+            cycles = tuple(record.cycle() for record in records)
+            return Trace(
+                meta, prompt, prefill, cycles, reason, pieces(tokenizer, _ids(tokens, cycles)), settled - len(cycles)
+            )
+
+        return write
 
     def fork(self, noise: Noise) -> Stream:
         """Return an independent copy of the request that takes its chances from `noise`; used to enumerate them."""
@@ -324,3 +330,15 @@ class Stream(Iterator[Cycle]):
         twin._prefill = self._prefill
         twin._progress = replace(self._progress, last=None)
         return twin
+
+
+def _ids(tokens: Iterable[int], cycles: Iterable[Cycle]) -> set[int]:
+    """Return every token id that a trace names."""
+    ids = {*tokens}
+    for cycle in cycles:
+        ids.update(cycle.proposed)
+        for top in [top for d in cycle.decisions for top in (d.p_top, d.q_top, d.residual_top)]:
+            ids.update([token for token, _ in top.tokens])
+        if cycle.last_top is not None:
+            ids.update([token for token, _ in cycle.last_top.tokens])
+    return ids

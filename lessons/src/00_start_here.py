@@ -53,10 +53,11 @@ result = engine.generate(prompt, story, max_new_tokens=60)
 
 print(prompt + result.text)
 print()
-print(f"{result.stats.emitted} tokens from {result.stats.cycles} passes through the target")
+print(f"{result.stats.emitted} tokens in {result.stats.cycles} cycles, each one pass through the target")
 
 # %% [markdown]
-# Count again: more tokens than passes. Plain decoding needs one pass for each token.
+# More tokens than passes. (One more pass read the prompt at the start, as in plain decoding.) Plain decoding needs one
+# pass for each token.
 #
 # ## What the draft gets wrong
 #
@@ -71,16 +72,19 @@ for cycle in result.trace.cycles:
         print(f"cycle {cycle.index:>2}   draft {word[refused.token]!r:<12} target {word[cycle.last]!r}")
 
 # %% [markdown]
-# The draft remembers neither who the story is about nor what she carries. The target does.
+# Most of these are things the story has already told: who it is about, what she carries, who her friend is. The target
+# remembers. The draft, much smaller, does not.
 #
 # ## Play it
 #
-# Step through the run with **→**, or press **space** and watch. **R** jumps to the next rejection, **?** lists all keys.
-# At each step, ask four questions:
+# Run the cell and click the player, so that it hears your keys. Step with **→**, or press **space** and watch. **R** jumps
+# to the next rejection, **?** lists all keys. If you come back another day, run the cell again. At each step, ask four
+# questions:
 #
 # 1. What was proposed? The draft's tokens appear one by one, hatched.
-# 2. What did the target think of it? One pass gives a row of probabilities for every draft. The verdicts follow from
-#    left to right: ✓ accepted, ✗ rejected, · discarded unseen.
+# 2. What did the target think of it? One pass gives a row of probabilities for every draft, and one row more. Row 0, made
+#    by the last committed token, judges the first draft, row 1 the second, and so on. The verdicts follow from left to
+#    right: ✓ accepted, ✗ rejected, · unused.
 # 3. What was kept? The accepted drafts, and always one token more: a correction ↺ after a rejection, or a bonus ★.
 # 4. What does each cache hold now? **C** is the pointer: how many tokens have their keys and values. It runs ahead
 #    during the passes and rewinds when drafts are thrown away.
@@ -93,11 +97,12 @@ sd.play(engine, prompt, story, max_new_tokens=60)
 #
 # The player draws nothing that the engine did not record. Here is a cycle that rejects its first or second draft, as text.
 # `p` is the target's probability of the draft, `q` the draft model's own, and `u` a random number between 0 and 1.
-# A draft is accepted when **u · q < p**.
+# A draft is accepted when **u · q < p**. (The player writes the same as u < p/q.)
 
 # %%
 cycle = next(cycle for cycle in result.trace.cycles if cycle.last_kind == "correction" and cycle.accepted < 2)
 
+print(f"cycle {cycle.index}")
 for draft in cycle.decisions:
     test = "not judged"
     if draft.u is not None:
@@ -116,8 +121,8 @@ print(f"{cycle.last_kind} {word[cycle.last]!r}")
 # - The text had L tokens when the cycle began. How many tokens does the target's cache hold at its fullest?
 # - And after the rewind?
 #
-# You do not have to wait for a rejection in the third place: the engine can make one. It lets every draft before it
-# pass, and puts in its place a draft that the target does not want.
+# You do not have to wait for a rejection in the third place: the engine can make one. It lets the first two drafts pass,
+# and puts in the third place a token that the target does not want.
 
 # %%
 forced = engine.generate(prompt, story, max_new_tokens=16, reject_at=3).trace
@@ -130,31 +135,31 @@ print(f"draft C    {first.draft_kv.before} → {first.draft_kv.written} → {fir
 
 # %% [markdown]
 # Three tokens. At its fullest the target's cache holds L + 4: everything committed, and all four drafts.
-# Then it rewinds to one *less* than the new length. The correction has just been drawn and no model has read it
+# Then it rewinds to L + 2, one *less* than the new length. The correction has just been drawn and no model has read it
 # yet, so it has no keys and values. It is the **pending** token, and the next cycle feeds it first.
 #
 # ## A rejection at every position
 #
-# The same for each position, and for a cycle that accepts everything (`reject_at=0`). From here on, L is the length
-# *after* the cycle. Look at the last two columns.
+# The same for each position, and for a cycle that accepts everything (`reject_at=0`). L′ is the length *after* the cycle.
+# Look at the last two columns.
 
 # %%
-print("reject at   accepted   added   target C            draft C")
+print("reject at   accepted   added   target C             draft C")
 for position in (1, 2, 3, 4, 0):
     c = engine.generate(prompt, story, max_new_tokens=16, reject_at=position).trace.cycles[0]
     target, draft = c.target_kv, c.draft_kv
     print(
         f"{position or 'nowhere':<9}   {c.accepted:<8}   {len(c.emitted):<5}   "
-        f"{target.before} → {target.written} → {target.after} = L − {c.committed_after - target.after}   "
-        f"{draft.before} → {draft.written} → {draft.after} = L − {c.committed_after - draft.after}"
+        f"{target.before} → {target.written} → {target.after:>2} = L′ − {c.committed_after - target.after}   "
+        f"{draft.before} → {draft.written} → {draft.after:>2} = L′ − {c.committed_after - draft.after}"
     )
 
 # %% [markdown]
-# The target always ends at L − 1. The draft does too, except in the last line. There it *drew* its fourth guess
-# but never read it, so it lacks two tokens and reads both at the start of the next cycle. Forgetting that is one of the
-# commonest mistakes in real engines: the text stays right, and the draft slowly loses its touch.
+# The target always ends at L′ − 1. The draft does too, except in the last line. It never reads its own fourth guess, it
+# only *draws* it. So if all four stand, it lacks two tokens, and reads both at the start of the next cycle. Real engines
+# have forgotten that: the text stays right, and the draft slowly loses its touch.
 #
-# Now play one. The **reject at** control in the player runs the engine again.
+# Now play one. The **reject at position** control in the player runs the engine again.
 
 # %%
 sd.play(engine, prompt, story, max_new_tokens=16, reject_at=3)
@@ -170,7 +175,7 @@ fast = engine.generate(prompt, greedy, max_new_tokens=60)
 plain = engine.generate(prompt, greedy, max_new_tokens=60, speculate=False)
 
 print(f"same tokens: {fast.tokens == plain.tokens}")
-print(f"passes through the target: {plain.stats.cycles} without speculation, {fast.stats.cycles} with it")
+print(f"cycles, each one pass through the target: {plain.stats.cycles} without speculation, {fast.stats.cycles} with it")
 
 # %% [markdown]
 # A check that cannot fail proves nothing. So here is one that must: let the *draft* write alone. If its guesses were
@@ -191,7 +196,7 @@ print(f"after {before[-24:]!r} the target says {target_says!r}, the draft {draft
 # - Another prompt. Give your hero a name, a thing and a colour, and see whether the draft remembers them.
 # - γ = 1, then γ = 8. When does a longer guess stop paying?
 # - Temperature 0.2, then 1.5. What happens to the rejections?
-# - Set **reject at** to 1 and play. How many tokens does each cycle add now, and what would plain decoding add?
+# - Set **reject at position** to 1 and play. How many tokens does each cycle add now, and what would plain decoding add?
 
 # %%
 sd.play(engine, "Once upon a time", sd.Sampling(temperature=0.8, seed=1), max_new_tokens=32, gamma=6)
@@ -204,7 +209,8 @@ sd.play(engine, "Once upon a time", sd.Sampling(temperature=0.8, seed=1), max_ne
 # - With temperature above 0 the *distribution* of the text is unchanged, not the text: the two ways spend their random
 #   numbers differently. Lesson 04 proves it, without a single experiment.
 # - A forced rejection is a demonstration. Its trace says `forced` and `not lossless`, since the dice were loaded.
-# - Fewer passes are not yet less time. Lesson 10 measures what a cycle costs on your machine.
+# - Fewer passes are not yet less time: a pass over five tokens costs more than a pass over one, and drafts cost too.
+# - Near the end of a text γ shrinks: a draft that could not be kept is not asked for.
 #
 # ## Can you?
 #
@@ -217,8 +223,8 @@ sd.play(engine, "Once upon a time", sd.Sampling(temperature=0.8, seed=1), max_ne
 #
 # The draft guesses γ tokens, one by one, cheaply. The target reads the pending token and all γ guesses in **one** pass and
 # gets γ + 1 rows of probabilities. From left to right, each guess stands if u · q < p. The first that falls is replaced by
-# a correction; if none falls, the last row gives a bonus. Either way the cycle adds at least one token. Both caches
-# rewind to what was committed, all but the last token, and the next cycle begins.
+# a correction; if none falls, the last row gives a bonus. Either way the cycle adds at least one token. What either cache
+# holds beyond the committed text is rewound, the last token is still to be read, and the next cycle begins.
 #
 # **Red flags** when you read about it or review an engine: "a correction *and* a bonus" · "the cache holds exactly the
 # text" · "accept if the target agrees" · only one of the two caches is rewound.
@@ -239,7 +245,7 @@ sd.play(engine, "Once upon a time", sd.Sampling(temperature=0.8, seed=1), max_ne
 #
 # <details><summary>Which models need a rewind after a rejection?</summary>
 #
-# Both. Each has a cache of its own, and each cache has read drafts that are no longer part of the text.
+# The target, always. The draft too, unless the rejected one was its last draft: that one it drew and never read.
 # </details>
 #
 # ## Where to read more

@@ -78,7 +78,10 @@ def run(args: argparse.Namespace) -> int:
     console.print(Text.assemble("\n", (args.prompt, _QUIET), text))
     if cycles:
         per = tokens / cycles
-        console.print(f"\n{tokens} tokens in {cycles} cycles: {per:.2f} for each forward pass of the target, not 1.")
+        plain = ", where plain decoding has 1" if per > 1 else ", as in plain decoding"
+        console.print(f"\n{tokens} tokens in {cycles} cycles: {per:.2f} for each pass of the target{plain}.")
+    if args.reject_at is not None:
+        console.print("The pattern was forced, so this run is not lossless: a demonstration, not a sample.")
     return 0
 
 

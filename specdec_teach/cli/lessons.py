@@ -19,6 +19,7 @@ __all__ = ["RECORD", "fingerprint", "shipped", "update"]
 RECORD = ".lessons.json"
 """The file in the learner's folder that remembers which version of each lesson was copied."""
 
+_VIEW = "application/vnd.jupyter.widget-view+json"
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
@@ -54,6 +55,8 @@ def update(source: Path, folder: Path) -> list[str]:
         folder.mkdir(parents=True, exist_ok=True)
         record = _read_record(folder)
         said = [line for path in sorted(source.glob("[0-9][0-9]_*.ipynb")) for line in _bring(path, folder, record)]
+        for path in sorted(folder.glob("*.ipynb")):
+            _show_stills(path)
         (folder / RECORD).write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     except OSError as error:
         raise InvalidInput(
@@ -79,6 +82,25 @@ def _bring(path: Path, folder: Path, record: dict[str, str]) -> list[str]:
     _copy(path, mine)
     record[mine.name] = newest
     return [line]
+
+
+def _show_stills(path: Path) -> None:
+    """Drop the views of widgets that died with their kernel, where a still of them is stored as well.
+
+    A front end that finds both shows the view, which is then an error in place of the picture. Nothing else changes.
+    """
+    try:
+        notebook = json.loads(path.read_text(encoding="utf-8"))
+        shown = [output["data"] for cell in notebook["cells"] for output in cell.get("outputs", ()) if "data" in output]
+    except (ValueError, KeyError, TypeError):
+        return
+    dead = [data for data in shown if _VIEW in data and "text/html" in data]
+    if dead:
+        for data in dead:
+            del data[_VIEW]
+        part = path.with_name(path.name + ".part")
+        part.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        part.replace(path)
 
 
 def _beside(mine: Path, record: dict[str, str]) -> Path:

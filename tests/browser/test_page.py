@@ -207,3 +207,17 @@ def test_three_hundred_cycles_open_and_step_quickly(page: Any, tmp_path: Path) -
     print(f"{spent:.1f} ms a step")
     assert spent < 50
     assert page.locator(".items > *").count() < 500
+
+
+def test_keys_from_a_dropdown_stay_in_the_player(page: Any, recorded: Any, tmp_path: Path) -> None:
+    """A host that listens above the player hears none of its keys, nor after a choice in a dropdown."""
+    open_page(page, tmp_path, "mixed")
+    page.evaluate("window.heard = []; document.addEventListener('keydown', (e) => window.heard.push(e.key))")
+    speed = page.locator(f"{ROOT} select[aria-label='speed']")
+    speed.focus()
+    for key in ("r", "x", "m", "?", "ArrowDown"):
+        page.keyboard.press(key)
+    speed.select_option("2")
+    page.keyboard.press("r")
+    assert page.evaluate("window.heard") == []
+    assert recorded.errors == []

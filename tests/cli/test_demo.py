@@ -39,7 +39,7 @@ def test_the_demo_runs_on_the_embedded_pair(capsys: pytest.CaptureFixture[str]) 
     assert "cycle 0" in out
     assert "(forced)" in out
     assert "\x1b[" not in out
-    assert "for each forward pass of the target" in out
+    assert "for each pass of the target" in out
 
 
 def test_the_engine_refuses_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:

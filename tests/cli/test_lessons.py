@@ -105,3 +105,26 @@ def test_folders_that_cannot_be_used_are_refused(source: Path, tmp_path: Path) -
 
 def test_the_shipped_lessons_are_found() -> None:
     assert (lessons.shipped() / "00_start_here.ipynb").exists()
+
+
+def test_a_dead_widget_gives_way_to_its_still(tmp_path: Path) -> None:
+    """Saved after a run, opened after a restart: the still is shown; cells and other outputs stay as they are."""
+    view = "application/vnd.jupyter.widget-view+json"
+    outputs = [
+        {"output_type": "execute_result", "data": {view: {"model_id": "x"}, "text/html": "<img>", "text/plain": "p"}},
+        {"output_type": "execute_result", "data": {view: {"model_id": "y"}}},
+    ]
+    cell = {"cell_type": "code", "source": "show()", "metadata": {}, "outputs": outputs}
+    source, folder = tmp_path / "source", tmp_path / "mine"
+    source.mkdir()
+    folder.mkdir()
+    (source / "00_a.ipynb").write_text(json.dumps({"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
+    path = folder / "my_own.ipynb"
+    path.write_text(json.dumps({"cells": [cell], "metadata": {"mine": 1}}))
+    lessons.update(source, folder)
+    kept = json.loads(path.read_text())
+    assert kept["metadata"] == {"mine": 1}
+    assert [sorted(output["data"]) for output in kept["cells"][0]["outputs"]] == [["text/html", "text/plain"], [view]]
+    before = path.read_bytes()
+    lessons.update(source, folder)
+    assert path.read_bytes() == before

@@ -676,7 +676,7 @@ function onDark(node) {
  */
 export function mount(host, store) {
   let trace, m, frame, at = 0, picked = null; // what is drawn
-  let playing = 0, speed = 1, saving = 0, asked = 0; // timers and requests
+  let playing = 0, speed = 1, saving = 0, asked = 0, waiting = 0; // timers and requests
   let ledgerKey = "", sideKey = "", aim = -1; // what stands already
   const offs = [];
   const root = el("section", "specdec-player");
@@ -698,7 +698,7 @@ export function mount(host, store) {
   const speedPick = el("select", "speed", ...SPEEDS.map((s) => option(String(s), s + "×")));
   speedPick.value = "1";
   speedPick.setAttribute("aria-label", "speed");
-  speedPick.addEventListener("change", () => { speed = +speedPick.value; });
+  speedPick.addEventListener("change", () => { speed = +speedPick.value; root.focus({ preventScroll: true }); });
   const help = el("div", "keys", el("dl", "", ...HELP.flatMap(([k, what]) => [el("dt", "", k), el("dd", "", what)])));
   help.hidden = true;
   const helpButton = button("help", "Keys (?)", () => toggleHelp());
@@ -718,6 +718,9 @@ export function mount(host, store) {
     stop();
     store.set("request", { reject_at: reject.value === "" ? null : +reject.value, cycle: frame.cycle, n: ++asked });
     put(status, "the engine runs again…");
+    root.focus({ preventScroll: true });
+    clearTimeout(waiting);
+    waiting = setTimeout(() => put(status, "no answer from the kernel yet: if it was restarted, run this cell again"), 20000);
   });
 
   // lanes
@@ -934,7 +937,10 @@ export function mount(host, store) {
     if (key === "Escape") {
       if (!help.hidden) toggleHelp(false);
       else { stop(); document.activeElement?.blur?.(); }
-    } else if (target.tagName === "SELECT" || (target.tagName === "BUTTON" && (key === " " || key === "Enter"))) return;
+    } else if (target.tagName === "SELECT" && !/^[rRpP?]$/.test(key)) {
+      event.stopPropagation(); // the list's own key; a host would take it for a command of its own
+      return;
+    } else if (target.tagName === "BUTTON" && (key === " " || key === "Enter")) return;
     else if (key === "ArrowRight") shift ? hop(1) : go(at + 1);
     else if (key === "ArrowLeft") shift ? hop(-1) : go(at - 1);
     else if (key === "Home") go(0);
@@ -950,13 +956,14 @@ export function mount(host, store) {
   }
 
   function onStatus() {
+    clearTimeout(waiting);
     put(status, store.get("status") ?? "");
     live.hidden = !store.get("can_rerun");
   }
 
   root.addEventListener("keydown", onKey);
   pane.addEventListener("scroll", () => requestAnimationFrame(() => m && root.isConnected && drawStrip()), { passive: true });
-  const onTrace = () => { stop(); load(); };
+  const onTrace = () => { clearTimeout(waiting); stop(); load(); };
   const onStep = () => { if (store.get("step") !== at) show(store.get("step"), true); };
   offs.push(store.on("trace", onTrace), store.on("step", onStep), store.on("status", onStatus), store.on("can_rerun", onStatus));
   const sized = new ResizeObserver(() => { aim = -1; draw(); });
@@ -970,6 +977,7 @@ export function mount(host, store) {
   return () => {
     stop();
     clearTimeout(saving);
+    clearTimeout(waiting);
     sized.disconnect();
     themed.disconnect();
     scheme.removeEventListener("change", dark);

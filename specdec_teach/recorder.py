@@ -32,14 +32,14 @@ class _Measured:
     """The numbers of one cycle: the likeliest tokens of the rows of p, residual and q, α, and the bars' columns.
 
     `values_RN`, `ids_RN`: K + 1 rows of p, then K of the residual and, unless q is one-hot, K of q. `ids_KW`: the
-    tokens worth a bar in each row, with repeats; `bars_SW`: their p, residual and q, in the same order of rows.
+    tokens worth a bar in each row, with repeats; `bars_RW`: their p, residual and q, in the rows of `values_RN`.
     """
 
     values_RN: Tensor
     ids_RN: Tensor
     alpha_K: Tensor
     ids_KW: Tensor
-    bars_SW: Tensor
+    bars_RW: Tensor
 
 
 def measure(proposal: Proposal, p_RV: Tensor, verdict: Verdict) -> _Measured:
@@ -56,9 +56,10 @@ def measure(proposal: Proposal, p_RV: Tensor, verdict: Verdict) -> _Measured:
     last_K1[verdict.accepted :] = verdict.token
     likely = [ids_RN[:count, :_BARS]] if q_KV is None else [ids_RN[:count, :_BARS], ids_RN[2 * count + 1 :, :_BARS]]
     ids_KW = torch.cat([*likely, drafts_K[:, None], last_K1], dim=1)
-    rows_SV = torch.cat([stack_RV[:count], stack_RV[count + 1 :]])
-    bars_SW = rows_SV.gather(-1, ids_KW.repeat(2 if q_KV is None else 3, 1))
-    return _Measured(values_RN, ids_RN, overlap(p_KV, q_KV, drafts_K), ids_KW, bars_SW)
+    bonus_1W = ids_KW[:1] if count else ids_KW.new_zeros(1, ids_KW.shape[1])
+    ids_RW = torch.cat([ids_KW, bonus_1W, ids_KW] if q_KV is None else [ids_KW, bonus_1W, ids_KW, ids_KW])
+    alpha_K = overlap(p_KV, q_KV, drafts_K)
+    return _Measured(values_RN, ids_RN, alpha_K, ids_KW, stack_RV.gather(-1, ids_RW))
 
 
 @final
@@ -120,12 +121,12 @@ class Pending:
 
     def _bars(self) -> list[tuple[Bar, ...]]:
         """Return the bars of each row: the likeliest of p and q, the draft, and where it fell what replaced it."""
-        shell, ids_KW, numbers = self.shell, self._measured.ids_KW.tolist(), self._measured.bars_SW.tolist()
-        count, one_hot = len(ids_KW), len(numbers) == 2 * len(ids_KW)
+        shell, ids_KW, numbers = self.shell, self._measured.ids_KW.tolist(), self._measured.bars_RW.tolist()
+        count, one_hot = len(ids_KW), len(numbers) == 2 * len(ids_KW) + 1
         rows = []
         for row, ids in enumerate(ids_KW):
-            p, rest = numbers[row], numbers[count + row]
-            q = [float(t == shell.proposed[row]) for t in ids] if one_hot else numbers[2 * count + row]
+            p, rest = numbers[row], numbers[count + 1 + row]
+            q = [float(t == shell.proposed[row]) for t in ids] if one_hot else numbers[2 * count + 1 + row]
             wanted = ids if row == self._verdict.accepted else ids[:-1]
             bars = {t: Bar(t, p[at], q[at], rest[at]) for at, t in enumerate(wanted)}
             rows.append(tuple(sorted(bars.values(), key=lambda bar: (-max(bar.p, bar.q), bar.token))))

@@ -31,12 +31,10 @@ def test_the_card_lies_in_the_bands(card: dict[str, dict[str, float]]) -> None:
     assert card["losses"]["repeated_names"] < 0.25 * card["losses"]["new_names"]
 
 
-@pytest.mark.slow
 def test_the_weights_lie_in_the_bands(figures: Figures) -> None:
     _check_bands(figures)
 
 
-@pytest.mark.slow
 def test_the_weights_are_those_of_the_card(figures: Figures, card: dict[str, dict[str, float]]) -> None:
     known = card["figures"]
     assert figures.alpha == pytest.approx(known["alpha"], abs=0.02)

@@ -16,7 +16,7 @@ from typing import Literal
 from specdec_teach import views
 from specdec_teach.records import from_plain, read_json, to_plain, write_json
 
-__all__ = ["KV", "SCHEMA_VERSION", "Bar", "Cycle", "Decision", "Draws", "Meta", "Prefill", "Seconds", "Top", "Trace"]
+__all__ = ["KV", "SCHEMA_VERSION", "Bar", "Blocks", "Cycle", "Decision", "Draws", "Meta", "Prefill", "Seconds", "Top", "Trace"]
 
 SCHEMA_VERSION = 1
 
@@ -103,11 +103,34 @@ class Seconds:
 
 @dataclass(frozen=True, slots=True)
 class Prefill:
-    """The work before the first cycle: tokens fed to each model (None: the drafter keeps no cache), and seconds."""
+    """The work before the first cycle: tokens fed to each model (None: the drafter keeps no cache), and seconds.
+
+    `adopted`: tokens that were not fed to the target, since shared blocks held their keys and values already.
+    """
 
     target: int
     draft: int | None
     seconds: float
+    adopted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """What a cycle did to the blocks of a paged cache, by block id.
+
+    `size`: tokens a block holds. `owned`: the block table after the rewind, in order of position. `taken`: blocks got
+    from the pool. `freed`: blocks given back by the rewind. `published`: blocks offered to other requests, each full
+    of committed and computed tokens. `shared`: blocks of the table that somebody else holds too. `copied`: blocks
+    that were copied before a write, since somebody else held them, as (from, to).
+    """
+
+    size: int
+    owned: tuple[int, ...]
+    taken: tuple[int, ...] = ()
+    freed: tuple[int, ...] = ()
+    published: tuple[int, ...] = ()
+    shared: tuple[int, ...] = ()
+    copied: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +143,8 @@ class Cycle:
     and `last_top` shows that distribution.
     `committed_before`, `committed_after`: counts of tokens, prompt included. `target_kv`, `draft_kv`: the pointers.
     `stop_cut`: drafts that stood behind the end of the text. `text`: what this cycle adds to the visible text.
+    `caught_up`: committed tokens that the target computed again before this cycle, after a preemption or where a cache
+    cannot rewind. `blocks`: of a paged cache. `step`: the scheduler's step, where one ran the cycle.
     """
 
     index: int
@@ -141,7 +166,9 @@ class Cycle:
     stop_cut: int
     text: str
     last_from: Literal["p", "residual"] | None = None
-    blocks: Mapping[str, tuple[int, ...]] | None = None
+    caught_up: int = 0
+    blocks: Blocks | None = None
+    step: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

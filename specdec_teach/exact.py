@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from specdec_kernels import rejection
-from specdec_teach.cache import ContiguousCache
+from specdec_teach.caches.contiguous import ContiguousCache
 from specdec_teach.engine import Engine
 from specdec_teach.noise import StreamId
 from specdec_teach.sampling import Sampling

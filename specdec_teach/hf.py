@@ -30,7 +30,7 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from specdec_kernels.errors import EngineFailure, InvalidInput, shown
-from specdec_teach.cache import ContiguousCache
+from specdec_teach.caches.contiguous import ContiguousCache
 
 __all__ = [
     "CausalLMOutputWithPast",

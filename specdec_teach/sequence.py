@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Protocol, final
 
-from specdec_teach.cache import ContiguousCache
+from specdec_teach.caches.contiguous import ContiguousCache
 from specdec_teach.noise import Noise
 from specdec_teach.policy import Policy
 from specdec_teach.sampling import Sampling

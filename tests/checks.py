@@ -15,7 +15,7 @@ from scipy import stats
 from torch import Tensor
 
 import specdec_teach as sd
-from specdec_teach.cache import ContiguousCache
+from specdec_teach.caches.contiguous import ContiguousCache
 from specdec_teach.engine import Engine
 from specdec_teach.hf import ModelRunner
 from specdec_teach.stream import Stream

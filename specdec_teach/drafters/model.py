@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from specdec_kernels.errors import EngineFailure, unknown_name
-from specdec_teach.cache import ContiguousCache
+from specdec_teach.caches.contiguous import ContiguousCache
 from specdec_teach.drafters.base import Proposal
 from specdec_teach.hf import ModelRunner
 from specdec_teach.noise import StreamId

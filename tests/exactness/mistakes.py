@@ -16,7 +16,7 @@ import specdec_teach as sd
 from specdec_kernels import rejection
 from specdec_teach import ending, grammar, limits, noise
 from specdec_teach import sampling as sampling_module
-from specdec_teach.cache import ContiguousCache
+from specdec_teach.caches.contiguous import ContiguousCache
 from specdec_teach.drafters import model as model_drafter
 from specdec_teach.drafters.base import Proposal
 from specdec_teach.hf import ModelRunner
@@ -94,12 +94,12 @@ def stale_slots_kept(patch: Patch) -> None:
 
     def write(self: Any, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         full = highest.get((id(self), layer), 0) if self.pointer else 0
-        if layer in self._stores:
+        if layer in self._store.layers:
             stop = min(full, self.pointer + keys.shape[2])
             keys, values = keys.clone(), values.clone()
             count = max(0, stop - self.pointer)
-            keys[:, :, :count] = self._stores[layer][0][:, :, self.pointer : self.pointer + count]
-            values[:, :, :count] = self._stores[layer][1][:, :, self.pointer : self.pointer + count]
+            keys[:, :, :count] = self._store.layers[layer][0][:, :, self.pointer : self.pointer + count]
+            values[:, :, :count] = self._store.layers[layer][1][:, :, self.pointer : self.pointer + count]
         highest[id(self), layer] = max(full, self.pointer + keys.shape[2])
         return honest(self, layer, keys, values)
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import specdec_teach as sd
-from specdec_teach.cache import ContiguousCache
+from specdec_teach.caches.contiguous import ContiguousCache
 
 from ..checks import (
     FILTER_P,

@@ -1,0 +1,72 @@
+"""The memory below every cache: keys and values of all layers, addressed by slot.
+
+Invariant: a slot is one token's place in every layer. It allocates a layer at its first write and knows nothing of
+positions, pointers or owners.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+import torch
+from torch import Tensor
+
+__all__ = ["SlotStore", "Slots"]
+
+Slots = slice | Tensor
+
+
+@final
+class SlotStore:
+    """`[1, H, S, D]` keys and values for each layer, S = `slots`. A slice of slots is read as a view."""
+
+    __slots__ = ("_layers", "slots")
+
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
+        self._layers: dict[int, tuple[Tensor, Tensor]] = {}
+
+    @property
+    def layers(self) -> dict[int, tuple[Tensor, Tensor]]:
+        """The whole memory by layer, unused slots included."""
+        return dict(sorted(self._layers.items()))
+
+    def put(self, layer: int, slots: Slots, keys: Tensor, values: Tensor) -> None:
+        """Write `[1, H, T, D]` into T slots of `layer`."""
+        if layer not in self._layers:
+            shapes = [(*new.shape[:2], self.slots, new.shape[3]) for new in (keys, values)]
+            self._layers[layer] = (keys.new_zeros(shapes[0]), values.new_zeros(shapes[1]))
+        store_k, store_v = self._layers[layer]
+        store_k[:, :, slots] = keys
+        store_v[:, :, slots] = values
+
+    def get(self, layer: int, slots: Slots) -> tuple[Tensor, Tensor]:
+        """Return keys and values `[1, H, T, D]` of T slots of `layer`."""
+        store_k, store_v = self._layers[layer]
+        return store_k[:, :, slots], store_v[:, :, slots]
+
+    def move(self, source: Tensor, target: Slots) -> None:
+        """Copy slots to other slots in every layer; all are read before the first is written."""
+        for layer in self._layers:
+            keys, values = self.get(layer, source)
+            self.put(layer, target, keys, values)
+
+    def fill(self, slots: Slots, value: float) -> None:
+        """Overwrite slots of every layer with one number."""
+        with torch.inference_mode():
+            for store in (store for pair in self._layers.values() for store in pair):
+                store[:, :, slots] = value
+
+    def grow(self, slots: int) -> None:
+        """Make room for `slots` slots in all, keeping what is there."""
+        more = slots - self.slots
+        self.slots = slots
+        for layer, pair in self._layers.items():
+            wider = [torch.cat([s, s.new_zeros(*s.shape[:2], more, s.shape[3])], dim=2) for s in pair]
+            self._layers[layer] = (wider[0], wider[1])
+
+    def copy(self) -> SlotStore:
+        """Return an independent copy."""
+        twin = SlotStore(self.slots)
+        twin._layers = {layer: (keys.clone(), values.clone()) for layer, (keys, values) in self._layers.items()}
+        return twin

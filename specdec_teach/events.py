@@ -3,7 +3,7 @@
 Prefilled, then for every cycle CycleStarted, Drafted, TargetRan, Verified, Committed, RolledBack, CycleFinished, and at
 last Finished. Invariant: events are frozen and hold no tensors; none is built when nobody listens. An observer that
 raises stops the run where it is: the stream can go on later, and the closing events of an interrupted cycle come again.
-They do not know who listens.
+`row` says which prompt of a batch an event belongs to. They do not know who listens.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ class Prefilled:
     """Both models have computed all prompt tokens but the last; nothing is emitted yet."""
 
     prefill: Prefill
+    row: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ class CycleStarted:
     index: int
     committed: int
     gamma: int
+    row: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class Drafted:
 
     index: int
     tokens: tuple[int, ...]
+    row: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,7 @@ class TargetRan:
     index: int
     rows: int
     pointer: int
+    row: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,7 @@ class Verified:
     accepted: int
     token: int
     kind: LastKind
+    row: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +87,7 @@ class Committed:
 
     index: int
     tokens: tuple[int, ...]
+    row: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +97,7 @@ class RolledBack:
     index: int
     target: KV
     draft: KV | None
+    row: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,6 +105,7 @@ class CycleFinished:
     """The cycle is settled. Its record is written out when somebody first looks at `cycle`."""
 
     record: Pending
+    row: int = 0
 
     @property
     def cycle(self) -> Cycle:
@@ -110,6 +118,7 @@ class Finished:
     """The text has ended."""
 
     reason: FinishReason
+    row: int = 0
 
 
 Event = Prefilled | CycleStarted | Drafted | TargetRan | Verified | Committed | RolledBack | CycleFinished | Finished

@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence as Items
 from itertools import pairwise
-from typing import final
+from typing import cast, final
 
 import torch
 from torch import Tensor
 
 from specdec_kernels import rejection
-from specdec_teach.caches.contiguous import ContiguousCache
+from specdec_teach.caches import Cache
 from specdec_teach.engine import Engine
 from specdec_teach.noise import StreamId
 from specdec_teach.sampling import Sampling
@@ -160,7 +160,7 @@ def _measure(p: float, q: float) -> float:
 
 def _state(sequence: Sequence) -> tuple[object, ...]:
     """Return all that the future depends on: committed tokens and what both caches can still read."""
-    caches = [sequence.cache, *([sequence.draft] if isinstance(sequence.draft, ContiguousCache) else [])]
+    caches = [sequence.cache, *([] if sequence.draft is None else [cast(Cache, sequence.draft)])]
     readable = tuple(
         (cache.pointer, *(keys.contiguous().view(torch.uint8).numpy().tobytes() for keys, _ in cache.contents()))
         for cache in caches

@@ -1,9 +1,9 @@
 """The bridge to transformers: the only module that imports it.
 
-`ModelRunner` runs any causal LM of transformers on our cache, one sequence at a time: feed tokens at the write pointer,
-get the logits rows that were asked for. Masks and positions are made by transformers from the pointer, so windowed
-attention works too: all keys stay in the cache and the window lives in the mask.
-Invariant: after `forward(cache, ids)` the pointer stands len(ids) further, or the cache is as it was.
+`ModelRunner` runs any causal LM of transformers on our caches: feed each sequence its tokens at its write pointer, get
+the logits rows that were asked for. Masks are made by transformers, so windowed attention works too: all keys stay in
+the cache and the window lives in the mask. Sequences of different lengths share a forward as a padded batch does.
+Invariant: after a forward every pointer stands as many tokens further as were fed, or the caches are as they were.
 It does not know proposals, verification or sampling.
 """
 
@@ -26,11 +26,12 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerFast,
 )
-from transformers.cache_utils import Cache, CacheLayerMixin
+from transformers.cache_utils import Cache as TransformersCache
+from transformers.cache_utils import CacheLayerMixin
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from specdec_kernels.errors import EngineFailure, InvalidInput, shown
-from specdec_teach.caches.contiguous import ContiguousCache
+from specdec_teach.caches import BlockPool, Cache, new_cache
 
 __all__ = [
     "CausalLMOutputWithPast",
@@ -48,28 +49,43 @@ _ATTENTION_LAYERS = {"full_attention", "sliding_attention", "chunked_attention",
 
 
 @final
-class _SlotLayer(CacheLayerMixin):
-    """One layer of a transformers cache that reads and writes our store."""
+class _RowsLayer(CacheLayerMixin):
+    """One layer of a transformers cache over the caches of several sequences.
 
-    def __init__(self, store: ContiguousCache, layer: int) -> None:
+    Row r has `pasts[r]` older keys and `counts[r]` new tokens. The model sees `[B, H, past + T, D]`: the older keys end
+    where the new ones begin, as in a batch that is padded on the left, and shorter rows are padded on the right too.
+    """
+
+    def __init__(self, caches: list[Cache], layer: int, counts: list[int], past: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.store, self.layer = store, layer
+        self.caches, self.layer, self.counts, self.past = caches, layer, counts, past
         self.is_initialized = True
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         """Nothing to do: the store allocates at its first write."""
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        """Write at the pointer, return all that is readable."""
-        return self.store.write(self.layer, key_states, value_states)
+        """Write each row at its pointer, return all that is readable."""
+        if len(self.caches) == 1 and self.past == self.caches[0].pointer:
+            return self.caches[0].write(self.layer, key_states, value_states)
+        width = self.past + key_states.shape[2]
+        wide = [new.new_zeros(*new.shape[:2], width, new.shape[3]) for new in (key_states, value_states)]
+        for row, (cache, count) in enumerate(zip(self.caches, self.counts, strict=True)):
+            new = [states[row : row + 1, :, :count] for states in (key_states, value_states)]
+            for out, all_keys in zip(wide, cache.write(self.layer, new[0], new[1]), strict=True):
+                pointer, stop = cache.pointer, cache.pointer + count
+                stale = all_keys.shape[2] - stop
+                out[row, :, self.past - pointer : self.past + count] = all_keys[0, :, :stop]
+                out[row, :, self.past - pointer - stale : self.past - pointer] = all_keys[0, :, stop:]
+        return wide[0], wide[1]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Return how many keys the coming forward can read, and the position of the first."""
-        return self.store.pointer + query_length, 0
+        return self.past + query_length, 0
 
     def get_seq_length(self) -> int:
-        """Return the write pointer."""
-        return self.store.pointer
+        """Return where the new tokens begin."""
+        return self.past
 
     def get_max_length(self) -> int:
         """Return −1: the mask is as wide as what is readable, not as the store."""
@@ -113,32 +129,67 @@ class ModelRunner:
         self.revision = str(getattr(model.config, "_commit_hash", None) or "local")
         self.dtype = str(model.dtype).removeprefix("torch.")
 
-    def new_cache(self, capacity: int) -> ContiguousCache:
+    def new_cache(self, capacity: int, kind: str = "contiguous", pool: BlockPool | None = None) -> Cache:
         """Return an empty cache for one sequence of at most `capacity` tokens."""
-        return ContiguousCache(capacity)
+        return new_cache(kind, capacity, pool)
 
-    def forward(self, cache: ContiguousCache, ids: list[int], keep: int) -> Tensor:
+    def forward(self, cache: Cache, ids: list[int], keep: int) -> Tensor:
         """Feed `ids` at the pointer of `cache` and return the logits `[keep, V]` of the last `keep` of them.
 
         EngineFailure when there are fewer ids than rows wanted: the pointer has run ahead of the committed tokens.
         """
-        start, count = cache.pointer, len(ids)
-        if count < max(keep, 1):
-            raise EngineFailure(f"{keep} rows were asked of {count} tokens; the cache's pointer {start} has run ahead")
+        return self.forward_rows([cache], [ids], [keep])[0]
+
+    def forward_rows(self, caches: list[Cache], ids: list[list[int]], keeps: list[int]) -> list[Tensor]:
+        """Feed every sequence its own `ids` in one forward; return for each the logits `[keep, V]` of its last `keep`.
+
+        Rows may differ in length and in pointer. All caches move, or none does. EngineFailure as for `forward`.
+        """
+        for cache, fed, keep in zip(caches, ids, keeps, strict=True):
+            if len(fed) < max(keep, 1):
+                raise EngineFailure(
+                    f"{keep} rows were asked of {len(fed)} tokens; the cache's pointer {cache.pointer} has run ahead"
+                )
+        for cache, fed in zip(caches, ids, strict=True):
+            cache.reserve(len(fed))
+        counts = [len(fed) for fed in ids]
+        longest, past = max(counts), max(c.span(n) - n for c, n in zip(caches, counts, strict=True))
+        plain = len(caches) == 1 and past == caches[0].pointer
+        wanted = [n - keep for n, keep in zip(counts, keeps, strict=True) if keep]
+        first = min(wanted, default=longest - 1)
         device = self.model.device
+        positions = [
+            [cache.pointer + min(at, n - 1) for at in range(longest)] for cache, n in zip(caches, counts, strict=True)
+        ]
         with torch.inference_mode():
             out = self.model(
-                input_ids=torch.tensor([ids], dtype=torch.int64, device=device),
-                position_ids=torch.arange(start, start + count, device=device)[None],
-                past_key_values=Cache(layers=[_SlotLayer(cache, layer) for layer in range(self.layers)]),
+                input_ids=torch.tensor([fed + fed[-1:] * (longest - len(fed)) for fed in ids], device=device),
+                position_ids=torch.tensor(positions, device=device),
+                attention_mask=None if plain else self._mask(caches, counts, longest, past),
+                past_key_values=TransformersCache(
+                    layers=[_RowsLayer(caches, layer, counts, past) for layer in range(self.layers)]
+                ),
                 use_cache=True,
-                logits_to_keep=max(keep, 1),
+                logits_to_keep=longest - first,
             )
         logits: Tensor = out.logits
-        if logits.dim() != 3 or logits.shape[1] < keep:
-            raise EngineFailure(f"{self.name} returned logits of shape {tuple(logits.shape)}; expected [1, {keep}, V]")
-        cache.advance(count)
-        return logits[0, logits.shape[1] - keep :]
+        if logits.dim() != 3 or logits.shape[1] < longest - first:
+            raise EngineFailure(
+                f"{self.name} returned logits of shape {tuple(logits.shape)}; "
+                f"expected [{len(caches)}, {longest - first}, V]"
+            )
+        start = longest - logits.shape[1]
+        for cache, count in zip(caches, counts, strict=True):
+            cache.advance(count)
+        return [logits[r, n - keep - start : n - start] for r, (n, keep) in enumerate(zip(counts, keeps, strict=True))]
+
+    def _mask(self, caches: list[Cache], counts: list[int], longest: int, past: int) -> Tensor:
+        """Return which keys are real, int64 `[B, past + T]`: neither padding nor stale."""
+        rows = [
+            [0] * (past - cache.pointer) + [1] * (cache.pointer + count) + [0] * (longest - count)
+            for cache, count in zip(caches, counts, strict=True)
+        ]
+        return torch.tensor(rows, device=self.model.device)
 
 
 def llama_from_config(config: dict[str, object]) -> LlamaForCausalLM:

@@ -18,9 +18,9 @@ from torch import Tensor
 from specdec_kernels.rejection import overlap, residual
 from specdec_teach.drafters.base import Proposal
 from specdec_teach.rules.base import Verdict
-from specdec_teach.trace import Bar, Cycle, Decision, Status, Top
+from specdec_teach.trace import Bar, Cycle, Decision, Draws, Status, Top
 
-__all__ = ["TOP", "Pending", "measure"]
+__all__ = ["TOP", "Pending", "draw_numbers", "measure"]
 
 TOP = 16
 _BARS = 6
@@ -60,6 +60,20 @@ def measure(proposal: Proposal, p_RV: Tensor, verdict: Verdict) -> _Measured:
     ids_RW = torch.cat([ids_KW, bonus_1W, ids_KW] if q_KV is None else [ids_KW, bonus_1W, ids_KW, ids_KW])
     alpha_K = overlap(p_KV, q_KV, drafts_K)
     return _Measured(values_RN, ids_RN, alpha_K, ids_KW, stack_RV.gather(-1, ids_RW))
+
+
+def draw_numbers(proposal: Proposal, verdict: Verdict, first: int, by_position: bool, drawn: bool) -> Draws:
+    """Say which draw numbers a cycle used that began with number `first`.
+
+    A rule by position draws a token in every row it judges; `drawn` is False where the last token needed no chance.
+    """
+    judged = [row for row, u in enumerate(verdict.uniforms) if u is not None]
+    token = (first, verdict.accepted + 1) if by_position else (first + verdict.accepted, 1)
+    return Draws(
+        draft=(first, 0 if proposal.q_KV is None else len(proposal.tokens)),
+        accept=(first + min(judged, default=0), len(judged)),
+        token=token if drawn else (token[0], 0),
+    )
 
 
 @final

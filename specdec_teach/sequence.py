@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Protocol, final
 
-from specdec_teach.caches.contiguous import ContiguousCache
+from specdec_teach.caches.base import Cache
 from specdec_teach.noise import Noise
 from specdec_teach.policy import Policy
 from specdec_teach.sampling import Sampling
@@ -35,9 +35,7 @@ class Sequence:
 
     __slots__ = ("cache", "draft", "noise", "number", "policy", "prompt_length", "row", "tokens", "vocab")
 
-    def __init__(
-        self, prompt: list[int], policy: Policy, noise: Noise, cache: ContiguousCache, vocab: int, row: int = 0
-    ) -> None:
+    def __init__(self, prompt: list[int], policy: Policy, noise: Noise, cache: Cache, vocab: int, row: int = 0) -> None:
         self.tokens = list(prompt)
         self.prompt_length = len(prompt)
         self.policy = policy
@@ -57,6 +55,11 @@ class Sequence:
     def new_tokens(self) -> list[int]:
         """The tokens committed since the prompt."""
         return self.tokens[self.prompt_length :]
+
+    @property
+    def lacking(self) -> list[int]:
+        """The committed tokens that the target has not computed, but for the last: that one opens the next cycle."""
+        return self.tokens[self.cache.pointer : -1]
 
     def fork(self, noise: Noise) -> Sequence:
         """Return an independent copy that takes its chances from `noise`."""

@@ -2,35 +2,33 @@
 
 Invariant: a cycle is worked out first and settled afterwards, and settling can be repeated. So a stream that was
 interrupted anywhere goes on with the next `next()`, with the same tokens as if nothing had happened.
-It does not know how drafts are made or judged, nor how a trace is drawn.
+It does not know how drafts are made or judged, who else shares a forward (`rounds`), nor how a trace is drawn.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cache
 from time import perf_counter
 from typing import TYPE_CHECKING, final
 
 import torch
+from torch import Tensor
 
-from specdec_kernels.errors import EngineFailure, shown
-from specdec_teach import events
+from specdec_kernels.errors import EngineFailure, SpecDecError
+from specdec_teach import events, rounds
 from specdec_teach.drafters.base import Proposal
 from specdec_teach.ending import Ending
-from specdec_teach.forced import force
 from specdec_teach.limits import Limits
-from specdec_teach.noise import ForcedNoise, Noise
-from specdec_teach.policy import fit_width, logprobs, processed
-from specdec_teach.recorder import Pending, measure
+from specdec_teach.noise import Noise
+from specdec_teach.policy import logprobs, processed
+from specdec_teach.recorder import Pending, draw_numbers, measure
 from specdec_teach.result import Result, Stats
-from specdec_teach.rules.base import Verdict
 from specdec_teach.sequence import Sequence
-from specdec_teach.text import pieces
-from specdec_teach.trace import KV, Cycle, Draws, FinishReason, LastKind, Meta, Prefill, Seconds, Trace
-from specdec_teach.working import Outcome, Progress
+from specdec_teach.trace import KV, Cycle, FinishReason, LastKind, Meta, Prefill, Seconds, Trace
+from specdec_teach.working import Outcome, Plan, Progress
+from specdec_teach.writer import Run
 
 if TYPE_CHECKING:
     from specdec_teach.engine import Engine
@@ -40,7 +38,11 @@ __all__ = ["Stream"]
 
 @final
 class Stream(Iterator[Cycle]):
-    """Yields the record of a cycle per step. Made by `Engine.stream`; can be abandoned or interrupted at any event."""
+    """Yields the record of a cycle per step. Made by `Engine.stream`; can be abandoned or interrupted at any event.
+
+    `error`: what the last cycle failed with, if it did. `fits`: the most drafts that the next cycle may make, where
+    somebody else sets a limit. `at_step`: the scheduler's step that the next cycle belongs to.
+    """
 
     def __init__(
         self,
@@ -53,12 +55,17 @@ class Stream(Iterator[Cycle]):
         keep: int | None,
         record: bool,
     ) -> None:
-        self.sequence = sequence
-        self.meta = meta
-        self._engine, self._limits, self._gamma, self._kept, self._now = engine, limits, gamma, record, False
+        self.engine, self.sequence, self.limits, self.meta = engine, sequence, limits, meta
+        self.error: SpecDecError | None = None
+        self.fits: int | None = None
+        self.at_step: int | None = None
+        self._gamma, self._kept, self._now = gamma, record, False
         drafts = meta.speculate and limits.gamma(gamma, len(sequence.tokens)) > 0  # γ never grows along a text
-        self._drafter = engine.drafter if drafts else None
+        self.drafter = engine.drafter if drafts else None
         self._prefill: Prefill | None = None
+        self._drafted: int | None = None
+        self._draft_ready = False
+        self._fed, self._adopted, self._feeding = 0, 0, 0.0
         self._outcome: Outcome | None = None
         self._closed = False
         self._delivered = -1
@@ -71,9 +78,19 @@ class Stream(Iterator[Cycle]):
         return self._progress.reason
 
     @property
+    def goes_on(self) -> bool:
+        """Whether there is anything left to do."""
+        return self._outcome is not None or not self._closed
+
+    @property
+    def waits(self) -> bool:
+        """Whether a cycle can be worked out: the text goes on and the last cycle is settled."""
+        return self._outcome is None and self._progress.reason is None
+
+    @property
     def shares_noise(self) -> bool:
         """Whether draft and target meet the same noise at a position (coupled verification)."""
-        return self._engine.rule.by_position and not self.sequence.sampling.greedy_now
+        return self.engine.rule.by_position and not self.sequence.sampling.greedy_now
 
     def __next__(self) -> Cycle:
         """Run one cycle and return its record."""
@@ -89,164 +106,160 @@ class Stream(Iterator[Cycle]):
 
     def step(self) -> bool:
         """Run one cycle, with a record only if somebody wants it; return whether there was one to run."""
-        with torch.inference_mode():
-            if self._outcome is None and self._progress.reason is None:
-                self._prepare()
-                self._outcome = self._work_out()
-            if self._outcome is not None:
-                self._settle(self._outcome)
-        self._close()
-        ran, self._outcome = self._outcome is not None, None
-        return ran
+        return rounds.run([self]) > 0
 
-    def _close(self) -> None:
-        """Tell the end of the text, once."""
-        reason = self._progress.reason
-        if reason is not None and not self._closed:
-            self._tell(lambda: events.Finished(reason))
-            self._closed = True
-
-    def _prepare(self) -> None:
-        """Let computed catch up with committed: the prefill at first, and later what an interrupt left behind."""
-        sequence, target, drafter = self.sequence, self._engine.target_runner, self._drafter
-        if self._prefill is None:
-            start = perf_counter()
-            sequence.cache.rollback(0)
-            ready = sequence.tokens[:-1]
-            if ready:
-                target.forward(sequence.cache, ready, keep=0)
-            drafted = drafter.reset(sequence, self._limits.capacity) if drafter is not None else None
-            prefill = Prefill(len(ready), drafted, perf_counter() - start)
-            self._tell(lambda: events.Prefilled(prefill))
-            self._prefill = prefill
+    def rewind(self) -> None:
+        """Leave nothing computed past what is committed, as after an interrupt; take over what others published."""
+        sequence = self.sequence
         sequence.cache.rollback(min(sequence.cache.pointer, len(sequence.tokens) - 1))
-        if drafter is not None:
-            drafter.commit(sequence)
+        if sequence.cache.pointer == 0 and len(sequence.tokens) > 1:
+            self._adopted = sequence.cache.adopt(sequence.tokens[:-1])
 
-    def _work_out(self) -> Outcome:
-        """Draft, run the target once, and judge; nothing is committed yet."""
-        sequence, limits, target = self.sequence, self._limits, self._engine.target_runner
-        index, before, rule = self._progress.stats.cycles, len(sequence.tokens), self._engine.rule
+    def fed(self, count: int, seconds: float) -> None:
+        """Take note of committed tokens that were computed outside of a cycle."""
+        self._fed += count
+        self._feeding += seconds
+        self.sequence.cache.publish(self.sequence.tokens)
+
+    def get_ready(self) -> None:
+        """Let the drafter follow, and tell that the prefill is done when it is."""
+        start = perf_counter()
+        if self.drafter is not None:
+            if not self._draft_ready:
+                self._drafted = self.drafter.reset(self.sequence, self.limits.capacity)
+                self._draft_ready = True
+            self.drafter.commit(self.sequence)
+        if self._prefill is None:
+            seconds = self._feeding + perf_counter() - start
+            prefill = Prefill(self._fed, self._drafted, seconds, self._adopted)
+            self._tell(lambda: events.Prefilled(prefill, self.sequence.row))
+            self._prefill, self._fed = prefill, 0
+            self.sequence.cache.mark()
+
+    def preempt(self) -> None:
+        """Give the memory of both caches back; what was computed is computed again when the request goes on."""
+        assert self._outcome is None, "a cycle is settled before its request is preempted"
+        self.sequence.cache.release()
+        self.sequence.draft = None
+        self._draft_ready = False
+
+    def plan(self) -> Plan:
+        """Begin a cycle: how many drafts to ask for, and which random numbers it starts with."""
+        sequence, rule = self.sequence, self.engine.rule
+        index, before = self._progress.stats.cycles, len(sequence.tokens)
         sequence.number = first = before if rule.by_position else sequence.number
-        gamma = limits.gamma(self._gamma, before) if self._drafter is not None else 0
-        at_start = (sequence.cache.pointer, self._draft_pointer())
-        self._tell(lambda: events.CycleStarted(index, before, gamma))
-        clock = [perf_counter()]
-        proposal, forced = self._propose(gamma)
-        count = len(proposal.tokens)
-        self._tell(lambda: events.Drafted(index, proposal.tokens))
-        clock.append(perf_counter())
-        feed = sequence.tokens[sequence.cache.pointer :] + list(proposal.tokens)
-        logits_RV = fit_width(target.forward(sequence.cache, feed, keep=count + 1), sequence.vocab)
-        highest = (sequence.cache.pointer, self._draft_pointer())
-        self._tell(lambda: events.TargetRan(index, count + 1, highest[0]))
-        clock.append(perf_counter())
+        gamma = self.limits.gamma(self._gamma, before) if self.drafter is not None else 0
+        gamma = gamma if self.fits is None else min(gamma, self.fits)
+        at_start = (sequence.cache.pointer, self.draft_pointer())
+        self._tell(lambda: events.CycleStarted(index, before, gamma, sequence.row))
+        return Plan(index, gamma, before, at_start, first, perf_counter())
+
+    def told(self, plan: Plan, proposal: Proposal) -> None:
+        """Tell what was drafted."""
+        self._tell(lambda: events.Drafted(plan.index, proposal.tokens, self.sequence.row))
+
+    def judge(
+        self,
+        plan: Plan,
+        proposal: Proposal,
+        forced: tuple[bool, ...],
+        logits_RV: Tensor,
+        spent: tuple[float, float],
+        rows: int,
+    ) -> None:
+        """Judge the drafts by the target's rows `[K + 1, V]`; nothing is committed yet.
+
+        `spent`: seconds of draft and target. `rows`: how many requests shared them.
+        """
+        sequence, limits, rule, index = self.sequence, self.limits, self.engine.rule, plan.index
+        highest = (sequence.cache.pointer, self.draft_pointer())
+        self._tell(lambda: events.TargetRan(index, len(proposal.tokens) + 1, highest[0], sequence.row))
+        start = perf_counter()
         scores_RV = sequence.policy.scores(logits_RV, sequence.tokens, proposal.tokens)
         p_RV = processed(scores_RV, sequence.sampling)
         try:
-            verdict = rule.judge(proposal, p_RV, sequence.noise, first)
+            verdict = rule.judge(proposal, p_RV, sequence.noise, plan.first)
         except EngineFailure as error:
-            raise EngineFailure(f"cycle {index}, after {before} tokens: {error}") from None
-        clock.append(perf_counter())
+            raise EngineFailure(f"cycle {index}, after {plan.before} tokens: {error}") from None
+        verifying = perf_counter() - start
+        drawn = not (sequence.sampling.greedy_now and rule.lossless)
         emitted = (*proposal.tokens[: verdict.accepted], verdict.token)
-        full = limits.finished(before + len(emitted)) is not None
-        fed = self._progress.ending.feed(emitted, last=full)
-        emitted = emitted[: fed.kept]
-        reason = fed.reason or limits.finished(before + fed.kept)
-        self._tell(lambda: events.Verified(index, verdict.accepted, verdict.token, verdict.kind))
-        draws = self._draws(proposal, verdict, first)
-        spent = (clock[1] - clock[0], clock[2] - clock[1], clock[3] - clock[2])
-        return Outcome(
-            index, gamma, before, at_start, highest, proposal, forced, p_RV, verdict, emitted, fed,
-            logprobs(scores_RV, p_RV, emitted, sequence.sampling), reason, draws,
-            first + gamma + 1, clock[0], spent,
+        full = limits.finished(plan.before + len(emitted)) is not None
+        ended = self._progress.ending.feed(emitted, last=full)
+        emitted = emitted[: ended.kept]
+        reason = ended.reason or limits.finished(plan.before + ended.kept)
+        self._tell(lambda: events.Verified(index, verdict.accepted, verdict.token, verdict.kind, sequence.row))
+        logs = logprobs(scores_RV, p_RV, emitted, sequence.sampling)
+        draws = draw_numbers(proposal, verdict, plan.first, rule.by_position, drawn)
+        self._outcome = Outcome(
+            plan, highest, proposal, forced, p_RV, verdict, emitted, ended, logs, reason, draws,
+            plan.first + plan.gamma + 1, (*spent, verifying), rows,
         )  # fmt: skip
 
-    def _draws(self, proposal: Proposal, verdict: Verdict, first: int) -> Draws:
-        """Say which draw numbers were used. A rule by position draws a token in every row it judges."""
-        judged = [row for row, u in enumerate(verdict.uniforms) if u is not None]
-        token = (first, verdict.accepted + 1) if self._engine.rule.by_position else (first + verdict.accepted, 1)
-        return Draws(
-            draft=(first, 0 if proposal.q_KV is None else len(proposal.tokens)),
-            accept=(first + min(judged, default=0), len(judged)),
-            token=(token[0], 0) if self.sequence.sampling.greedy_now and self._engine.rule.lossless else token,
+    def settle(self) -> bool:
+        """Commit a cycle that was worked out, let both caches follow, record and tell; return whether there was one.
+
+        Every part can be repeated after an interrupt.
+        """
+        outcome, sequence = self._outcome, self.sequence
+        if outcome is not None:
+            plan = outcome.plan
+            if len(sequence.tokens) == plan.before:
+                sequence.number = outcome.next_number
+                sequence.tokens.extend(outcome.emitted)
+            sequence.cache.rollback(min(sequence.cache.pointer, len(sequence.tokens) - 1))
+            sequence.cache.publish(sequence.tokens)
+            if self.drafter is not None:
+                self.drafter.commit(sequence)
+            if self._progress.stats.cycles == plan.index:
+                self._progress = self._count(outcome)
+                self._fed = 0
+                sequence.cache.mark()
+            self._tell_settled(outcome)
+        self._close()
+        self._outcome = None
+        return outcome is not None
+
+    def _count(self, outcome: Outcome) -> Progress:
+        """Return what settled cycles add up to with `outcome` among them; record it if somebody wants it."""
+        cut = len(outcome.emitted) <= outcome.verdict.accepted
+        kept = min(outcome.verdict.accepted, len(outcome.emitted))
+        stop_cut = len(outcome.proposal.tokens) - kept if cut else 0
+        other = (perf_counter() - outcome.plan.began) / outcome.rows - sum(outcome.spent)
+        seconds = Seconds(*outcome.spent, other=max(0.0, other))
+        drafted, degenerate = len(outcome.proposal.tokens), outcome.verdict.degenerate and not cut
+        stats = self._progress.stats.plus(drafted, kept, len(outcome.emitted), stop_cut, degenerate, seconds)
+        record = None
+        if self._kept or self._now or self.engine.observers:
+            record = self._write(outcome, kept, stop_cut, seconds)
+            if self._kept and (not self._cycles or self._cycles[-1].shell.index < outcome.plan.index):
+                self._cycles.append(record)
+        return Progress(
+            stats,
+            outcome.fed.after,
+            self._progress.text + outcome.fed.piece,
+            self._progress.logprobs + outcome.logprobs,
+            outcome.reason,
+            record,
         )
-
-    def _propose(self, gamma: int) -> tuple[Proposal, tuple[bool, ...]]:
-        """Ask the drafter, or make a forced pattern, for at most `gamma` drafts."""
-        drafter, sequence = self._drafter, self.sequence
-        if drafter is None or gamma == 0:
-            return Proposal(()), ()
-        if self.meta.forced is not None:
-            assert isinstance(sequence.noise, ForcedNoise)
-            sequence.noise.cycle_start = sequence.number
-            return force(drafter, self._engine.target_runner, sequence, gamma, self.meta.forced)
-        proposal = drafter.propose([sequence], [gamma])[0]
-        if len(proposal.tokens) > gamma or not all(0 <= token < sequence.vocab for token in proposal.tokens):
-            raise EngineFailure(
-                f"the drafter {drafter.name} proposed {shown(proposal.tokens)}; wanted at most {gamma} ids "
-                f"from 0 to {sequence.vocab - 1}"
-            )
-        legal = sequence.policy.legal(sequence.tokens, proposal.tokens)
-        if legal < len(proposal.tokens):
-            proposal = Proposal(proposal.tokens[:legal], None if proposal.q_KV is None else proposal.q_KV[:legal])
-        return proposal, (False,) * len(proposal.tokens)
-
-    def _settle(self, outcome: Outcome) -> None:
-        """Commit, let both caches follow, record and tell. Every part can be repeated after an interrupt."""
-        sequence = self.sequence
-        if len(sequence.tokens) == outcome.before:
-            sequence.number = outcome.next_number
-            sequence.tokens.extend(outcome.emitted)
-        sequence.cache.rollback(min(sequence.cache.pointer, len(sequence.tokens) - 1))
-        if self._drafter is not None:
-            self._drafter.commit(sequence)
-        if self._progress.stats.cycles == outcome.index:
-            kept = min(outcome.verdict.accepted, len(outcome.emitted))
-            cut = len(outcome.emitted) <= outcome.verdict.accepted
-            stop_cut = len(outcome.proposal.tokens) - kept if cut else 0
-            seconds = Seconds(*outcome.spent, other=perf_counter() - outcome.began - sum(outcome.spent))
-            stats = self._progress.stats.plus(
-                len(outcome.proposal.tokens),
-                kept,
-                len(outcome.emitted),
-                stop_cut,
-                outcome.verdict.degenerate and not cut,
-                seconds,
-            )
-            record = None
-            if self._kept or self._now or self._engine.observers:
-                record = self._write(outcome, kept, stop_cut, seconds)
-                if self._kept and (not self._cycles or self._cycles[-1].shell.index < outcome.index):
-                    self._cycles.append(record)
-            self._progress = Progress(
-                stats,
-                outcome.fed.after,
-                self._progress.text + outcome.fed.piece,
-                self._progress.logprobs + outcome.logprobs,
-                outcome.reason,
-                record,
-            )
-        self._tell_settled(outcome)
 
     def _write(self, outcome: Outcome, kept: int, stop_cut: int, seconds: Seconds) -> Pending:
         """Turn a settled outcome into its record, still to be written out; both pointers are read off the caches."""
-        verdict, sequence, cut = outcome.verdict, self.sequence, len(outcome.emitted) <= outcome.verdict.accepted
-        measured = measure(outcome.proposal, outcome.p_RV, verdict)
+        verdict, plan, cut = outcome.verdict, outcome.plan, len(outcome.emitted) <= outcome.verdict.accepted
         kind: LastKind = "none" if cut else verdict.kind
-        drafts = (outcome.at_start[1], outcome.highest[1], self._draft_pointer())
+        drafts = (plan.at_start[1], outcome.highest[1], self.draft_pointer())
         shell = Cycle(
-            index=outcome.index,
-            gamma=outcome.gamma,
+            index=plan.index,
+            gamma=plan.gamma,
             proposed=outcome.proposal.tokens,
             accepted=kept,
             emitted=outcome.emitted,
             last=None if cut else verdict.token,
             last_kind=kind,
             last_top=None,
-            committed_before=outcome.before,
-            committed_after=len(sequence.tokens),
-            target_kv=KV(outcome.at_start[0], outcome.highest[0], sequence.cache.pointer),
+            committed_before=plan.before,
+            committed_after=len(self.sequence.tokens),
+            target_kv=KV(plan.at_start[0], outcome.highest[0], self.sequence.cache.pointer),
             draft_kv=None if None in drafts else KV(*drafts),  # type: ignore[arg-type]
             decisions=(),
             rng=outcome.draws,
@@ -255,22 +268,33 @@ class Stream(Iterator[Cycle]):
             stop_cut=stop_cut,
             text=outcome.fed.piece,
             last_from=None if cut else verdict.source,
+            caught_up=self._fed,
+            blocks=self.sequence.cache.blocks(),
+            step=self.at_step,
         )
-        return Pending(shell, measured, verdict, cut, outcome.forced)
+        return Pending(shell, measure(outcome.proposal, outcome.p_RV, verdict), verdict, cut, outcome.forced)
 
-    def _draft_pointer(self) -> int | None:
-        return None if self._drafter is None else self._drafter.pointer(self.sequence)
+    def draft_pointer(self) -> int | None:
+        """Return how many tokens the drafter has computed, None for one without a cache."""
+        return None if self.drafter is None else self.drafter.pointer(self.sequence)
 
     def _tell_settled(self, outcome: Outcome) -> None:
-        record = self._progress.last
-        if record is None or not self._engine.observers:
+        record, index, row = self._progress.last, outcome.plan.index, self.sequence.row
+        if record is None or not self.engine.observers:
             return
-        self._tell(lambda: events.Committed(outcome.index, outcome.emitted))
-        self._tell(lambda: events.RolledBack(outcome.index, record.shell.target_kv, record.shell.draft_kv))
-        self._tell(lambda: events.CycleFinished(record))
+        self._tell(lambda: events.Committed(index, outcome.emitted, row))
+        self._tell(lambda: events.RolledBack(index, record.shell.target_kv, record.shell.draft_kv, row))
+        self._tell(lambda: events.CycleFinished(record, row))
+
+    def _close(self) -> None:
+        """Tell the end of the text, once."""
+        reason = self._progress.reason
+        if reason is not None and not self._closed:
+            self._tell(lambda: events.Finished(reason, self.sequence.row))
+            self._closed = True
 
     def _tell(self, build: events.Builder) -> None:
-        observers = self._engine.observers
+        observers = self.engine.observers
         if observers:
             event = build()
             for observer in tuple(observers):
@@ -296,49 +320,27 @@ class Stream(Iterator[Cycle]):
         return self._writer()()
 
     def _writer(self) -> Callable[[], Trace]:
-        """Return what writes the trace out as it stands now, once; it holds on to no cache and no model."""
-        settled, tokens = self._progress.stats.cycles, tuple(self.sequence.tokens)
+        """Return what writes the trace out as it stands now."""
+        settled = self._progress.stats.cycles
         records = [record for record in self._cycles if record.shell.index < settled]
-        prompt = tokens[: self.sequence.prompt_length]
-        known = (self.meta, prompt, self._prefill, self._progress.reason, self._engine.tokenizer)
-
-        @cache
-        def write() -> Trace:
-            meta, prompt, prefill, reason, tokenizer = known
-            cycles = tuple(record.cycle() for record in records)
-            return Trace(
-                meta, prompt, prefill, cycles, reason, pieces(tokenizer, _ids(tokens, cycles)), settled - len(cycles)
-            )
-
-        return write
+        run = Run(self.meta, self.sequence.prompt_length, self._prefill, self._progress.reason, settled)
+        return run.writer(records, self.sequence.tokens, self.engine.tokenizer)
 
     def fork(self, noise: Noise) -> Stream:
         """Return an independent copy of the request that takes its chances from `noise`; used to enumerate them."""
         with torch.inference_mode():
-            self._prepare()
+            rounds.catch_up([self])
             sequence = self.sequence.fork(noise)
         twin = Stream(
-            self._engine,
+            self.engine,
             sequence,
-            self._limits,
+            self.limits,
             self._progress.ending,
             self.meta,
             self._gamma,
             self._cycles.maxlen,
             False,
         )
-        twin._prefill = self._prefill
+        twin._prefill, twin._draft_ready = self._prefill, True
         twin._progress = replace(self._progress, last=None)
         return twin
-
-
-def _ids(tokens: Iterable[int], cycles: Iterable[Cycle]) -> set[int]:
-    """Return every token id that a trace names."""
-    ids = {*tokens}
-    for cycle in cycles:
-        ids.update(cycle.proposed)
-        for top in [top for d in cycle.decisions for top in (d.p_top, d.q_top, d.residual_top)]:
-            ids.update([token for token, _ in top.tokens])
-        if cycle.last_top is not None:
-            ids.update([token for token, _ in cycle.last_top.tokens])
-    return ids

@@ -16,7 +16,20 @@ from typing import Literal
 from specdec_teach import views
 from specdec_teach.records import from_plain, read_json, to_plain, write_json
 
-__all__ = ["KV", "SCHEMA_VERSION", "Bar", "Blocks", "Cycle", "Decision", "Draws", "Meta", "Prefill", "Seconds", "Top", "Trace"]
+__all__ = [
+    "KV",
+    "SCHEMA_VERSION",
+    "Bar",
+    "Blocks",
+    "Cycle",
+    "Decision",
+    "Draws",
+    "Meta",
+    "Prefill",
+    "Seconds",
+    "Top",
+    "Trace",
+]
 
 SCHEMA_VERSION = 1
 
@@ -177,7 +190,7 @@ class Meta:
 
     `models`, `revisions`: by role, "target" and, where the drafter has a model, "draft". `lossless`: the emitted text
     follows the target's processed distribution exactly. `forced`: the draft at which rejections were forced, if any.
-    `backend`: who judged the drafts, "torch" or the "triton" kernel.
+    `backend`: who judged the drafts, "torch" or the "triton" kernel. `eos`: the ids that end the text.
     """
 
     schema_version: int
@@ -197,6 +210,7 @@ class Meta:
     lossless: bool
     forced: int | None = None
     backend: str = "torch"
+    eos: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,18 +18,31 @@ from specdec_teach.result import Stats
 from specdec_teach.rules.base import Verdict
 from specdec_teach.trace import Draws, FinishReason
 
-__all__ = ["Outcome", "Progress"]
+__all__ = ["Outcome", "Plan", "Progress"]
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
-class Outcome:
-    """A cycle that was worked out and waits to be settled. `before`: committed tokens, `at_start`: both pointers."""
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A cycle that begins. `before`: committed tokens; `at_start`: both pointers; `first`: its first draw number."""
 
     index: int
     gamma: int
     before: int
     at_start: tuple[int, int | None]
+    first: int
+    began: float
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """A cycle that was worked out and waits to be settled. `highest`: how far both pointers got. `rows`: who shared it.
+
+    `spent`: its share of the seconds for draft, target and verification.
+    """
+
+    plan: Plan
     highest: tuple[int, int | None]
     proposal: Proposal
     forced: tuple[bool, ...]
@@ -41,8 +54,8 @@ class Outcome:
     reason: FinishReason | None
     draws: Draws
     next_number: int
-    began: float
     spent: tuple[float, float, float]
+    rows: int
 
 
 @final

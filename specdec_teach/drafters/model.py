@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence as Items
-from typing import Literal, final
+from dataclasses import dataclass, field
+from typing import Literal, cast, final
 
 import torch
 from torch import Tensor
 
 from specdec_kernels.errors import EngineFailure, unknown_name
-from specdec_teach.caches.contiguous import ContiguousCache
+from specdec_teach.caches import Cache
 from specdec_teach.drafters.base import Proposal
 from specdec_teach.hf import ModelRunner
 from specdec_teach.noise import StreamId
@@ -61,31 +62,34 @@ class ModelDrafter:
     def propose(
         self, sequences: Items[Sequence], counts: Items[int], hidden: Items[Tensor] | None = None
     ) -> list[Proposal]:
-        """See `Drafter.propose`."""
-        return [self._propose(sequence, count) for sequence, count in zip(sequences, counts, strict=True)]
+        """See `Drafter.propose`; each step is one forward for all sequences that go on."""
+        drafts: list[_Draft] = []
+        for sequence, count in zip(sequences, counts, strict=True):
+            cache = self._cache(sequence)
+            drafts.append(_Draft(sequence, cache, count, self._known(sequence.tokens[cache.pointer :])))
+        active = [draft for draft in drafts if draft.count > 0]
+        while active:
+            rows = self._runner.forward_rows([d.cache for d in active], [d.feed for d in active], [1] * len(active))
+            active = [draft for draft, logits_1V in zip(active, rows, strict=True) if self._goes_on(draft, logits_1V)]
+        return [Proposal(tuple(d.tokens), torch.cat(d.rows) if d.rows else None) for d in drafts]
 
-    def _propose(self, sequence: Sequence, count: int) -> Proposal:
-        cache = self._cache(sequence)
-        tokens: list[int] = []
-        rows: list[Tensor] = []
-        feed = self._known(sequence.tokens[cache.pointer :])
-        certain = self._mode == "argmax" or sequence.sampling.greedy_now
-        while len(tokens) < count:
-            logits_1V = fit_width(self._runner.forward(cache, feed, keep=1), sequence.vocab)
-            logits_1V = sequence.policy.scores(logits_1V, sequence.tokens + tokens, ())
-            if float(logits_1V.amax()) == -math.inf:
-                break
-            if certain:
-                token = self._likeliest(logits_1V, len(tokens), sequence)
-            else:
-                q_1V = processed(logits_1V, sequence.sampling)
-                token = sequence.noise.draw(StreamId.DRAFT, sequence.number + len(tokens), q_1V[0])
-                if token >= sequence.vocab or math.isnan(float(q_1V[0, token])):
-                    raise self._not_numbers(len(tokens), sequence)
-                rows.append(q_1V)
-            tokens.append(token)
-            feed = self._known([token])
-        return Proposal(tuple(tokens), torch.cat(rows) if rows else None)
+    def _goes_on(self, draft: _Draft, logits_1V: Tensor) -> bool:
+        """Draw one draft, and say whether there is another to come."""
+        sequence, row = draft.sequence, len(draft.tokens)
+        logits_1V = sequence.policy.scores(fit_width(logits_1V, sequence.vocab), sequence.tokens + draft.tokens, ())
+        if float(logits_1V.amax()) == -math.inf:
+            return False
+        if self._mode == "argmax" or sequence.sampling.greedy_now:
+            token = self._likeliest(logits_1V, row, sequence)
+        else:
+            q_1V = processed(logits_1V, sequence.sampling)
+            token = sequence.noise.draw(StreamId.DRAFT, sequence.number + row, q_1V[0])
+            if token >= sequence.vocab or math.isnan(float(q_1V[0, token])):
+                raise self._not_numbers(row, sequence)
+            draft.rows.append(q_1V)
+        draft.tokens.append(token)
+        draft.feed = self._known([token])
+        return len(draft.tokens) < draft.count
 
     def _known(self, ids: list[int]) -> list[int]:
         """Put id 0 in place of ids that the draft's smaller vocabulary lacks; what is drawn from its q stays honest."""
@@ -111,6 +115,19 @@ class ModelDrafter:
         """See `Drafter.pointer`."""
         return self._cache(sequence).pointer
 
-    def _cache(self, sequence: Sequence) -> ContiguousCache:
-        assert isinstance(sequence.draft, ContiguousCache), "reset comes first"
-        return sequence.draft
+    def _cache(self, sequence: Sequence) -> Cache:
+        assert sequence.draft is not None, "reset comes first"
+        return cast(Cache, sequence.draft)
+
+
+@final
+@dataclass(slots=True, eq=False)
+class _Draft:
+    """One sequence's drafts while they are made: `feed` is what its cache lacks, `rows` the q of each draft so far."""
+
+    sequence: Sequence
+    cache: Cache
+    count: int
+    feed: list[int]
+    tokens: list[int] = field(default_factory=list)
+    rows: list[Tensor] = field(default_factory=list)

@@ -82,9 +82,7 @@ class _TwoFunctions:
         return Verdict(accepted, last, law_V, rows.p, rows.q, tuple(uniforms), tuple(chances), ones)
 
 
-def engine_with(
-    target: object, drafter: Drafter, chance: Chance, correction: Correction, *, gamma: int = 1
-) -> Engine:
+def engine_with(target: object, drafter: Drafter, chance: Chance, correction: Correction, *, gamma: int = 1) -> Engine:
     """Return an engine whose rule is two functions (p, q, draft): the chance it stands, a correction's weights.
 
     `p` and `q` are the processed distributions of the row as lists; q is one-hot for a draft that was certain.

@@ -43,23 +43,26 @@ def not_strict(patch: Patch) -> None:
 
 def argmax_with_soft_q(patch: Patch) -> None:
     """Draft the likeliest token and still divide by its softmax."""
-    honest = model_drafter.ModelDrafter._propose
+    honest = model_drafter.ModelDrafter.propose
 
-    def propose(self: Any, sequence: Any, count: int) -> Proposal:
-        kept, sequence.noise = sequence.noise, noise.GreedyNoise()
+    def propose(self: Any, sequences: Any, counts: Any, hidden: Any = None) -> list[Proposal]:
+        kept = [sequence.noise for sequence in sequences]
+        for sequence in sequences:
+            sequence.noise = noise.GreedyNoise()
         try:
-            return honest(self, sequence, count)
+            return honest(self, sequences, counts)
         finally:
-            sequence.noise = kept
+            for sequence, source in zip(sequences, kept, strict=True):
+                sequence.noise = source
 
-    patch.setattr(model_drafter.ModelDrafter, "_propose", propose)
+    patch.setattr(model_drafter.ModelDrafter, "propose", propose)
 
 
 def raw_q(patch: Patch) -> None:
     """Draw from the filtered q, report the raw softmax."""
-    honest = model_drafter.ModelDrafter._propose
+    honest = model_drafter.ModelDrafter.propose
 
-    def propose(self: Any, sequence: Any, count: int) -> Proposal:
+    def propose(self: Any, sequences: Any, counts: Any, hidden: Any = None) -> list[Proposal]:
         rows: list[Tensor] = []
 
         def both(logits: Tensor, sampling: sd.Sampling) -> Tensor:
@@ -69,12 +72,12 @@ def raw_q(patch: Patch) -> None:
         honest_processed = model_drafter.processed
         model_drafter.processed = both  # type: ignore[attr-defined]
         try:
-            proposal = honest(self, sequence, count)
+            (proposal,) = honest(self, sequences, counts)
         finally:
             model_drafter.processed = honest_processed  # type: ignore[attr-defined]
-        return Proposal(proposal.tokens, torch.cat(rows) if rows else None)
+        return [Proposal(proposal.tokens, torch.cat(rows) if rows else None)]
 
-    patch.setattr(model_drafter.ModelDrafter, "_propose", propose)
+    patch.setattr(model_drafter.ModelDrafter, "propose", propose)
 
 
 def loaded_dice(patch: Patch) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from specdec_kernels.errors import InvalidInput as InvalidInput
     from specdec_kernels.errors import SpecDecError as SpecDecError
     from specdec_teach import events as events
+    from specdec_teach import invariants as invariants
     from specdec_teach import rules as rules
     from specdec_teach import testing as testing
     from specdec_teach.drafters.base import Drafter as Drafter
@@ -60,7 +61,7 @@ _HOME = {
     "load_pair": "specdec_teach.pairs",
     "play": "specdec_teach.play",
 }
-_MODULES = ("events", "rules", "testing")
+_MODULES = ("events", "invariants", "rules", "testing")
 
 __all__ = sorted([*_HOME, *_MODULES])
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from specdec_kernels.errors import EngineFailure
 from specdec_teach.trace import Blocks
 
-__all__ = ["Cache", "no_room", "rewound"]
+__all__ = ["Cache", "chosen", "no_room", "rewound"]
 
 
 class Cache(Protocol):
@@ -56,7 +56,8 @@ class Cache(Protocol):
     def compact(self, start: int, kept: Items[int]) -> int:
         """Of the tokens computed from position `start` on keep those at `kept` (rising), moved together behind `start`.
 
-        Return the new pointer, start + len(kept): one path of a draft tree stays.
+        Return the new pointer, start + len(kept), or less as for `rollback`: one path of a draft tree stays.
+        EngineFailure, and no change, for positions that do not rise or are not computed.
         """
 
     def fork(self) -> Cache:
@@ -69,10 +70,13 @@ class Cache(Protocol):
         """Spoil every slot that must not change an answer, so that an answer that uses one is seen at once."""
 
     def adopt(self, tokens: Items[int]) -> int:
-        """Take over what others have computed for the start of `tokens`; return the new pointer."""
+        """Take over what others have computed for the start of `tokens`, at most all of it; return the new pointer.
+
+        Only an empty cache does: one that has a pointer, or has reserved, returns its pointer.
+        """
 
     def publish(self, tokens: Items[int]) -> None:
-        """Offer to others what is computed of the committed `tokens`."""
+        """Offer to others what is computed of the committed `tokens`; roll rejected tokens back first."""
 
     def release(self) -> None:
         """Give everything back; the pointer is 0 afterwards and the cache can be used again."""
@@ -89,6 +93,14 @@ def rewound(pointer: int, to: int) -> int:
     if not 0 <= to <= pointer:
         raise EngineFailure(f"cannot roll a cache of {pointer} computed tokens back to {to}; give 0..{pointer}")
     return to
+
+
+def chosen(pointer: int, start: int, kept: Items[int]) -> list[int]:
+    """Return `kept` if `compact(start, kept)` can be done with `pointer` computed tokens; else raise EngineFailure."""
+    rewound(pointer, start)
+    if any(not low < high < pointer for low, high in zip([start - 1, *kept], kept, strict=False)):
+        raise EngineFailure(f"cannot keep the tokens at {list(kept)}; give rising positions of {start}..{pointer - 1}")
+    return list(kept)
 
 
 def no_room(capacity: int, wanted: int) -> EngineFailure:

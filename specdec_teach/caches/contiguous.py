@@ -3,7 +3,7 @@
 Three layouts share it, which differ in what a rejection costs. "contiguous": the pointer moves back, O(1), and a
 forward reads only what lies below it. "masked": the pointer moves back just the same, but every slot that was ever
 written is still read, and a mask has to hide the stale ones until the next append overwrites them. "recompute": nothing
-can be taken back but everything, so a rollback that is not idle empties the cache.
+can be taken back but everything, so a rollback or a compaction that is not idle empties the cache.
 Invariant: slots below `pointer` hold the keys and values of the first `pointer` tokens.
 It does not know models, tokens or why it is rolled back.
 """
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from specdec_kernels.errors import unknown_name
-from specdec_teach.caches.base import no_room, rewound
+from specdec_teach.caches.base import chosen, no_room, rewound
 from specdec_teach.caches.store import SlotStore
 
 __all__ = ["ContiguousCache"]
@@ -78,11 +78,10 @@ class ContiguousCache:
 
     def compact(self, start: int, kept: Items[int]) -> int:
         """See `Cache.compact`."""
-        rewound(self.pointer, start)
-        stop = start + len(kept)
-        self._store.move(torch.tensor(list(kept), dtype=torch.int64), slice(start, stop))
-        self.pointer = stop
-        return stop
+        source, stop = chosen(self.pointer, start, kept), start + len(kept)
+        if self.kind != "recompute" and source != list(range(start, stop)):
+            self._store.move(torch.tensor(source, dtype=torch.int64), slice(start, stop))
+        return self.rollback(stop)
 
     def fork(self) -> ContiguousCache:
         """See `Cache.fork`."""

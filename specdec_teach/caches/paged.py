@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from specdec_kernels.errors import unknown_name
-from specdec_teach.caches.base import no_room, rewound
+from specdec_teach.caches.base import chosen, no_room, rewound
 from specdec_teach.caches.pool import BlockPool, OutOfBlocks, chain_key
 from specdec_teach.trace import Blocks
 
@@ -78,17 +78,8 @@ class PagedCache:
         """See `Cache.reserve`; also gives the cache blocks of its own wherever the tokens will be written."""
         if self.pointer + count > self.capacity:
             raise no_room(self.capacity, self.pointer + count)
-        missing = self.missing(count)
-        if not self.pool.can_take(missing):
-            raise OutOfBlocks(
-                f"{missing} more blocks of {self.pool.size} tokens are needed and the pool has {self.pool.available} "
-                "left; give more blocks, or wait for a request to end"
-            )
-        for block in self._open(count):
-            if self.pool.holders[block] > 1:
-                self._copy(block)
-            else:
-                self.pool.withdraw(block)
+        self._need(self.missing(count))
+        self._own(self._open(count))
         while len(self._table) * self.pool.size < self.pointer + count:
             self._table.append(self.pool.take())
             self._taken.append(self._table[-1])
@@ -98,6 +89,22 @@ class PagedCache:
         """Return the blocks of the table that the next `count` tokens are written to."""
         first = self.pointer // self.pool.size
         return self._table[first : -(-(self.pointer + count) // self.pool.size)] if count else []
+
+    def _need(self, missing: int) -> None:
+        """Refuse before anything is changed."""
+        if not self.pool.can_take(missing):
+            raise OutOfBlocks(
+                f"{missing} more blocks of {self.pool.size} tokens are needed and the pool has {self.pool.available} "
+                "left; give more blocks, or wait for a request to end"
+            )
+
+    def _own(self, blocks: Items[int]) -> None:
+        """Make blocks that will be written nobody else's: shared ones are copied, published ones withdrawn."""
+        for block in blocks:
+            if self.pool.holders[block] > 1:
+                self._copy(block)
+            else:
+                self.pool.withdraw(block)
 
     def _copy(self, block: int) -> None:
         """Put a copy in the place of a block that others hold too."""
@@ -115,17 +122,17 @@ class PagedCache:
 
     def slots(self, start: int, stop: int) -> Tensor:
         """Return the slots int64 `[stop − start]` of these positions."""
-        if self._index is None:
+        device = self.pool.store.device
+        if self._index is None or self._index.device != device:
             size = self.pool.size
             starts = torch.tensor(self._table, dtype=torch.int64) * size
-            self._index = (starts[:, None] + torch.arange(size)).reshape(-1)
+            self._index = (starts[:, None] + torch.arange(size)).reshape(-1).to(device)
         return self._index[start:stop]
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """See `Cache.write`; reads gather the blocks."""
         count = keys.shape[2]
-        if layer == 0 or len(self._table) * self.pool.size < self.pointer + count:
-            self.reserve(count)
+        self.reserve(count)
         stop = self.pointer + count
         self.pool.store.put(layer, self.slots(self.pointer, stop), keys, values)
         return self.pool.store.get(layer, self.slots(0, stop))
@@ -149,21 +156,24 @@ class PagedCache:
 
     def compact(self, start: int, kept: Items[int]) -> int:
         """See `Cache.compact`; blocks that others hold too are copied first."""
-        rewound(self.pointer, start)
-        for position in range(start, start + len(kept)):
-            block = self._table[position // self.pool.size]
-            if self.pool.holders[block] > 1:
-                self._copy(block)
-        source = self.slots(0, self.pointer)[torch.tensor(list(kept), dtype=torch.int64)]
-        self.pool.store.move(source, self.slots(start, start + len(kept)))
-        return self.rollback(start + len(kept))
+        source, stop, size = chosen(self.pointer, start, kept), start + len(kept), self.pool.size
+        stay = next((at for at in range(start, stop) if source[at - start] != at), stop)
+        if stay < stop:
+            blocks = self._table[stay // size : -(-stop // size)]
+            self._need(sum(self.pool.holders[block] > 1 for block in blocks))
+            self._own(blocks)
+            moved = torch.tensor(source[stay - start :], dtype=torch.int64, device=self.pool.store.device)
+            self.pool.store.move(self.slots(0, self.pointer)[moved], self.slots(stay, stop))
+            del self._keys[stay // size :]
+        return self.rollback(stop)
 
     def fork(self) -> PagedCache:
-        """See `Cache.fork`: both hold every block, and whoever writes first copies."""
-        twin = PagedCache(self.pool, self.capacity, self._policy)  # type: ignore[arg-type]
-        for block in self._table:
+        """See `Cache.fork`: both hold every block that has tokens, and whoever writes first copies."""
+        twin = PagedCache(self.pool, self.capacity, self._policy)
+        for block in self._table[: -(-self.pointer // self.pool.size)]:
             self.pool.hold(block)
-        twin._table, twin._keys, twin.pointer = list(self._table), list(self._keys), self.pointer
+            twin._table.append(block)
+        twin._keys, twin.pointer = list(self._keys), self.pointer
         return twin
 
     def contents(self) -> list[tuple[Tensor, Tensor]]:
@@ -172,11 +182,11 @@ class PagedCache:
         return [store.get(layer, slots) for layer in store.layers]
 
     def poison(self) -> None:
-        """See `Cache.poison`; a block that others hold too is left alone."""
-        size = self.pool.size
+        """See `Cache.poison`; a block that others hold too, or can find, is left alone."""
+        size, known = self.pool.size, self.pool.published
         for at, block in enumerate(self._table):
             used = min(max(self.pointer - at * size, 0), size)
-            if used < size and self.pool.holders[block] == 1:
+            if used < size and self.pool.holders[block] == 1 and block not in known:
                 self.pool.store.fill(slice(block * size + used, (block + 1) * size), torch.nan)
         self.pool.poison()
 
@@ -185,7 +195,7 @@ class PagedCache:
         size, key = self.pool.size, b""
         if self._table:
             return self.pointer
-        for start in range(0, len(tokens) - size + 1, size):
+        for start in range(0, min(len(tokens), self.capacity) - size + 1, size):
             key = chain_key(key, tokens[start : start + size])
             block = self.pool.find(key)
             if block is None:

@@ -39,7 +39,7 @@ def chain_key(before: bytes, tokens: Items[int]) -> bytes:
 
 @final
 class BlockPool:
-    """`blocks` blocks of `size` tokens each; None: as many as are asked for.
+    """`blocks` blocks of `size` tokens each; None: as many as are held at once.
 
     >>> pool = BlockPool(2, size=4)
     >>> first, second = pool.take(), pool.take()
@@ -94,22 +94,22 @@ class BlockPool:
 
     def take(self) -> int:
         """Return a block that nobody holds, now held once. OutOfBlocks when there is none."""
-        if not self._free and not self._fixed:
-            self._grow()
-        if self._free:
-            block = heapq.heappop(self._free)
-        elif self._idle:
-            block, _ = self._idle.popitem(last=False)
-            self.withdraw(block)
-        else:
-            raise OutOfBlocks(
-                f"all {self.blocks} blocks of {self.size} tokens are in use; give more blocks, or wait for a request"
-            )
+        if not self._free:
+            if self._idle:
+                self.withdraw(next(iter(self._idle)))
+            elif not self._fixed:
+                self._grow()
+            else:
+                raise OutOfBlocks(
+                    f"all {self.blocks} blocks of {self.size} tokens are held; give more blocks, or wait for a request"
+                )
+        block = heapq.heappop(self._free)
         self.holders[block] = 1
         return block
 
     def hold(self, block: int) -> None:
-        """Hold a block once more; an idle one comes back to life."""
+        """Hold a block once more; an idle one comes back to life. EngineFailure for a free one."""
+        self._known(block)
         self._idle.pop(block, None)
         self.holders[block] += 1
 
@@ -126,16 +126,20 @@ class BlockPool:
 
     def publish(self, block: int, key: bytes) -> bool:
         """Make a held block known under `key`; False when another block is known under it already, or this one is."""
+        self._known(block)
         if key in self._block_of or block in self._key_of:
             return False
         self._key_of[block], self._block_of[key] = key, block
         return True
 
     def withdraw(self, block: int) -> None:
-        """Forget what a block was known as."""
+        """Forget what a block was known as; an idle one becomes free."""
         key = self._key_of.pop(block, None)
         if key is not None:
             del self._block_of[key]
+        if block in self._idle:
+            del self._idle[block]
+            heapq.heappush(self._free, block)
 
     def find(self, key: bytes) -> int | None:
         """Return the block known under `key`."""
@@ -143,8 +147,13 @@ class BlockPool:
 
     def poison(self) -> None:
         """Fill every free block with NaN."""
-        for block in self._free:
-            self.store.fill(slice(block * self.size, (block + 1) * self.size), torch.nan)
+        starts = torch.tensor(self._free, dtype=torch.int64) * self.size
+        self.store.fill((starts[:, None] + torch.arange(self.size)).reshape(-1), torch.nan)
+
+    def _known(self, block: int) -> None:
+        """Refuse a free block: whoever takes it next would overwrite it."""
+        if self.holders[block] < 1 and block not in self._idle:
+            raise EngineFailure(f"block {block} is free; take it before it is held or published")
 
     def _grow(self) -> None:
         old = self.blocks

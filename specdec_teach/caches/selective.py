@@ -13,7 +13,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from specdec_teach.caches.base import no_room, rewound
+from specdec_teach.caches.base import chosen, no_room, rewound
 from specdec_teach.caches.store import SlotStore
 
 __all__ = ["SelectiveCache"]
@@ -72,18 +72,20 @@ class SelectiveCache:
         return self._keep(min(to, self.settled), range(self.settled, to))
 
     def compact(self, start: int, kept: Items[int]) -> int:
-        """See `Cache.compact`; `start` must not lie below what is settled."""
-        rewound(self.pointer, start)
-        return self._keep(self.settled, [*range(self.settled, start), *kept])
+        """See `Cache.compact`."""
+        positions = chosen(self.pointer, start, kept)
+        return self._keep(min(start, self.settled), [*range(self.settled, start), *positions])
 
-    def _keep(self, settled: int, positions: Items[int]) -> int:
-        """Move the tokens at `positions` from scratch behind the first `settled`."""
-        stop = settled + len(positions)
-        if positions:
-            index = torch.tensor([position - self.settled for position in positions], dtype=torch.int64)
-            for layer, (keys, values) in self._scratch.items():
-                at = index.to(keys.device)
-                self._store.put(layer, slice(settled, stop), keys[:, :, at], values[:, :, at])
+    def _keep(self, base: int, positions: Items[int]) -> int:
+        """Move the tokens at the rising `positions`, settled ones before those in scratch, behind the first `base`."""
+        inside = [position for position in positions if position < self.settled]
+        pending = [position - self.settled for position in positions if position >= self.settled]
+        middle, stop = base + len(inside), base + len(positions)
+        if inside:
+            self._store.move(torch.tensor(inside, dtype=torch.int64), slice(base, middle))
+        for layer, (keys, values) in self._scratch.items() if pending else ():
+            at = torch.tensor(pending, dtype=torch.int64, device=keys.device)
+            self._store.put(layer, slice(middle, stop), keys[:, :, at], values[:, :, at.to(values.device)])
         self.settled = self.pointer = stop
         self._scratch = {}
         return stop

@@ -1,7 +1,7 @@
 """The memory below every cache: keys and values of all layers, addressed by slot.
 
-Invariant: a slot is one token's place in every layer. It allocates a layer at its first write and knows nothing of
-positions, pointers or owners.
+Invariant: a slot is one token's place in every layer; what is read never carries a gradient. It allocates a layer at
+its first write, on the device of what is written, and knows nothing of positions, pointers or owners.
 """
 
 from __future__ import annotations
@@ -31,19 +31,25 @@ class SlotStore:
         """The whole memory by layer, unused slots included."""
         return dict(sorted(self._layers.items()))
 
+    @property
+    def device(self) -> torch.device:
+        """Where the lowest layer lies; the CPU before the first write."""
+        return self._layers[min(self._layers)][0].device if self._layers else torch.device("cpu")
+
     def put(self, layer: int, slots: Slots, keys: Tensor, values: Tensor) -> None:
         """Write `[1, H, T, D]` into T slots of `layer`."""
         if layer not in self._layers:
             shapes = [(*new.shape[:2], self.slots, new.shape[3]) for new in (keys, values)]
             self._layers[layer] = (keys.new_zeros(shapes[0]), values.new_zeros(shapes[1]))
-        store_k, store_v = self._layers[layer]
-        store_k[:, :, slots] = keys
-        store_v[:, :, slots] = values
+        # Rewinds and copies write outside a forward too, where tensors that were made inside one are read-only.
+        with torch.inference_mode():
+            for store, new in zip(self._layers[layer], (keys, values), strict=True):
+                store[:, :, _on(store, slots)] = new
 
     def get(self, layer: int, slots: Slots) -> tuple[Tensor, Tensor]:
         """Return keys and values `[1, H, T, D]` of T slots of `layer`."""
         store_k, store_v = self._layers[layer]
-        return store_k[:, :, slots], store_v[:, :, slots]
+        return store_k[:, :, _on(store_k, slots)], store_v[:, :, _on(store_v, slots)]
 
     def move(self, source: Tensor, target: Slots) -> None:
         """Copy slots to other slots in every layer; all are read before the first is written."""
@@ -55,7 +61,7 @@ class SlotStore:
         """Overwrite slots of every layer with one number."""
         with torch.inference_mode():
             for store in (store for pair in self._layers.values() for store in pair):
-                store[:, :, slots] = value
+                store[:, :, _on(store, slots)] = value
 
     def grow(self, slots: int) -> None:
         """Make room for `slots` slots in all, keeping what is there."""
@@ -70,3 +76,8 @@ class SlotStore:
         twin = SlotStore(self.slots)
         twin._layers = {layer: (keys.clone(), values.clone()) for layer, (keys, values) in self._layers.items()}
         return twin
+
+
+def _on(store: Tensor, slots: Slots) -> Slots:
+    """Return the slots on the device of `store`: layers may lie on several."""
+    return slots if isinstance(slots, slice) else slots.to(store.device)

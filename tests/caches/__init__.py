@@ -1,0 +1,1 @@
+"""Tests of the key/value caches against a plain list of tokens."""

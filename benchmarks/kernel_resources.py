@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from specdec_kernels import triton_cache, triton_chain, triton_coupled, triton_launch, triton_softmax
+from specdec_kernels import triton_attention, triton_cache, triton_chain, triton_coupled, triton_launch, triton_softmax
 
 TARGETS = {
     "sm_80": GPUTarget("cuda", 80, 32),
@@ -55,7 +55,12 @@ POINTERS = {
     "status_ptr": "*i64",
     "lengths_ptr": "*i64",
     "drafted_ptr": "*i64",
+    "tables_ptr": "*i32",
+    "counts_ptr": "*i64",
+    "tree_ptr": "*i1",
+    "depths_ptr": "*i64",
 }
+SCALARS = {"scale": "fp32"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,12 @@ class Variant:
     kernel: Any
     constants: dict[str, Any]
     dtype: str = "fp32"
+    options: dict[str, Any] = field(default_factory=lambda: dict(triton_launch.OPTIONS))
+    aligned: tuple[str, ...] = ()
+
+    def attributes(self) -> dict[tuple[int], list[list[Any]]]:
+        """Return what a launch would find out: which arguments are multiples of 16."""
+        return {(self.kernel.arg_names.index(name),): [["tt.divisibility", 16]] for name in self.aligned}
 
     def signature(self) -> dict[str, str]:
         """Return the type of every argument, as the compiler wants it."""
@@ -76,7 +87,7 @@ class Variant:
             elif name.endswith("_ptr"):
                 types[name] = POINTERS.get(name, f"*{self.dtype}")
             else:
-                types[name] = "i32"
+                types[name] = SCALARS.get(name, "i32")
         return types
 
 
@@ -104,12 +115,30 @@ def variants() -> Iterator[Variant]:
     for rollback in (False, True):
         name = "roll back" if rollback else "advance"
         yield Variant(f"{name} lengths", triton_cache.move_kernel, {"ROLLBACK": rollback, "BLOCK": 32})
+    yield from attention_variants()
+
+
+def attention_variants() -> Iterator[Variant]:
+    """Attention, four query heads a kv head: a chain of 5 tokens and a tree of 16, blocks of 16; and the merge."""
+    kernel = triton_attention.attention_kernel
+    aligned = tuple(it for it in kernel.arg_names if it.endswith(("_ptr", "_slot", "_head")))
+    for form, dtype, rows, tree in (
+        ("chain, bf16", "bf16", 20, False),
+        ("tree, bf16", "bf16", 64, True),
+        ("chain, fp32", "fp32", 20, False),
+        ("tree, fp32", "fp32", 64, True),
+    ):
+        tile_q, tile_t, tile_d = triton_attention.plan(rows, 128, 2 if dtype == "bf16" else 4)
+        sizes = {"D": 128, "TREE": tree, "BLOCK_SIZE": 16, "TILE_Q": tile_q, "TILE_T": tile_t, "TILE_D": tile_d}
+        yield Variant(f"attention, {form}", kernel, sizes, dtype, triton_attention.OPTIONS, aligned)
+    merge = {"D": 128, "TILE_S": triton_attention.MOST_SPLITS, "TILE_D": 128}
+    yield Variant("attention, merge", triton_attention.merge_kernel, merge, "bf16", triton_attention.OPTIONS)
 
 
 def measure(variant: Variant, target: str) -> dict[str, Any]:
     """Compile one variant for one target; return registers, spills and shared memory, in bytes where they are bytes."""
-    source = ASTSource(variant.kernel, variant.signature(), constexprs=variant.constants)
-    compiled = triton.compile(source, target=TARGETS[target], options=dict(triton_launch.OPTIONS))
+    source = ASTSource(variant.kernel, variant.signature(), constexprs=variant.constants, attrs=variant.attributes())
+    compiled = triton.compile(source, target=TARGETS[target], options=dict(variant.options))
     row: dict[str, Any] = {"kernel": variant.kernel.__name__, "variant": variant.name, "target": target}
     row["narrow_offsets"] = narrow_offsets(compiled.asm["ttir"])
     if target.startswith("sm_"):
@@ -163,6 +192,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         "Made by `python benchmarks/kernel_resources.py --write`; compiled ahead of time, not measured on a GPU.",
         f"Triton {triton.__version__}, {triton_launch.OPTIONS['num_warps']} warps, tiles of {triton_launch.TILE}.",
         "Each cell: registers a thread / spills / bytes of static shared memory.",
+        "Attention: heads of 128, stores whose strides are multiples of 16 as those of a real model are.",
         "",
         "| kernel | " + " | ".join(targets) + " |",
         "| --- |" + " --- |" * len(targets),

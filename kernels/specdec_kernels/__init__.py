@@ -1,4 +1,4 @@
-"""Kernels and their torch references: the arithmetic of verification, random numbers by counter, and the error root.
+"""Kernels and their torch references: the arithmetic of verification, attention over blocks, random numbers by counter, and the error root.
 
 Importing this package imports neither torch nor Triton: the functions are fetched when they are first named. It does
 not know the engine, the models or the views.
@@ -9,17 +9,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from specdec_kernels.attention import paged_attention
     from specdec_kernels.cache import advance_lengths, append_kv, rollback_lengths
     from specdec_kernels.logits import verify_chain_logits
     from specdec_kernels.verdict import Verdict
     from specdec_kernels.verify import verify_chain
 
-__all__ = ["Verdict", "advance_lengths", "append_kv", "rollback_lengths", "verify_chain", "verify_chain_logits"]
+__all__ = [
+    "Verdict",
+    "advance_lengths",
+    "append_kv",
+    "paged_attention",
+    "rollback_lengths",
+    "verify_chain",
+    "verify_chain_logits",
+]
 
 _HOMES = {
     "Verdict": "verdict",
     "advance_lengths": "cache",
     "append_kv": "cache",
+    "paged_attention": "attention",
     "rollback_lengths": "cache",
     "verify_chain": "verify",
     "verify_chain_logits": "logits",

@@ -67,9 +67,8 @@ class Run:
 
     @property
     def eos(self) -> frozenset[int]:
-        """The end-of-sequence ids that the settings name; none where the tokenizer names them."""
-        given = None if self.meta is None else self.meta.sampling.get("eos_token_id")
-        return frozenset(i for i in (given if isinstance(given, (list, tuple)) else (given,)) if isinstance(i, int))
+        """The ids that end the text."""
+        return frozenset() if self.meta is None else frozenset(self.meta.eos)
 
     def setting(self, name: str, default: float) -> float:
         """Return a number from the sampling settings."""
@@ -183,6 +182,8 @@ def computed(run: Run, cycle: Cycle) -> Claims:
                 f"the cycle {when} with {pointer} computed tokens and {length} committed ones; "
                 f"{length - 1} of them can be computed, the last one is pending"
             )
+    if kv.after > kv.written:
+        yield f"the pointer ends at {kv.after}, but only {kv.written} tokens were ever computed"
     if kv.written != before + len(cycle.proposed):
         yield (
             f"the target computed up to {kv.written}; the pending token and {len(cycle.proposed)} drafts reach "
@@ -198,6 +199,8 @@ def draft_lag(run: Run, cycle: Cycle) -> Claims:
     for pointer, length in ((kv.before, cycle.committed_before), (kv.after, cycle.committed_after)):
         if not 0 <= pointer <= length - 1:
             yield f"the draft's pointer is at {pointer} with {length} committed tokens; the last one cannot be computed"
+    if kv.after > kv.written:
+        yield f"the draft's pointer ends at {kv.after}, but only {kv.written} tokens were ever computed"
     lag, allowed = cycle.committed_after - kv.after, 2 if cycle.last_kind == "bonus" else 1
     if cycle.proposed and lag > allowed:
         yield (

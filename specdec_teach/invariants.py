@@ -120,7 +120,7 @@ def _end(run: Run, reason: FinishReason | None) -> Iterator[Violation]:
 class Watch:
     """An observer that checks each cycle as it is finished and raises EngineFailure at the first broken invariant.
 
-    It follows one request at a time in each row of a batch (`event.row`, 0 where events have none). What events do not
+    It follows one request at a time in each row of a batch (`event.row`). What events do not
     tell, `expect` can: without it, claims about the rule, the settings, the prompt and the kind of cache are left out.
     A cycle whose closing events come again after an interrupt is looked at once.
     """
@@ -138,7 +138,7 @@ class Watch:
 
     def on_event(self, event: events.Event) -> None:
         """See `Observer`; EngineFailure names the invariant, the cycle and the numbers."""
-        row: int = getattr(event, "row", 0)
+        row = event.row
         if isinstance(event, events.Prefilled) and (row in self._closed or self._run(row).previous is not None):
             self._rows[row] = Run()
             self._closed.discard(row)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import specdec_teach as sd
 from specdec_teach import events
+from specdec_teach.caches import KINDS
 from specdec_teach.invariants import Watch, check, descriptions, names
 from specdec_teach.trace import KV, Bar, Blocks, Cycle, Draws, Top
 
@@ -64,7 +65,8 @@ def watched(engine: sd.Engine) -> sd.Engine:
 def test_an_honest_run_breaks_nothing(rule: str, sampling: sd.Sampling) -> None:
     """Every rule and every kind of settings; plain, with few cycles kept, capped, and at a full context."""
     engine = watched(sd.Engine(TARGET, drafter=sd.ModelDrafter(NEAR), gamma=4, verify=rule))
-    for extra in ({}, {"speculate": False}, {"trace": 3}, {"max_new_tokens": 1}, {"max_new_tokens": 0}, {"gamma": 1}):
+    ways: list[dict[str, Any]] = [{}, {"speculate": False}, {"trace": 3}, {"gamma": 1}]
+    for extra in (*ways, {"max_new_tokens": 1}, {"max_new_tokens": 0}):
         honest(engine.generate([1, 2, 3], sampling, **{"max_new_tokens": 30, **extra}))
     certain = watched(sd.Engine(TARGET, drafter=sd.ModelDrafter(NEAR, "argmax"), gamma=3, verify=rule))
     honest(certain.generate([1], sampling, max_new_tokens=30))
@@ -74,6 +76,16 @@ def test_an_honest_run_breaks_nothing(rule: str, sampling: sd.Sampling) -> None:
         verify=rule,
     )
     honest(watched(small).generate([1, 2, 3], sampling, max_new_tokens=40))
+
+
+@pytest.mark.parametrize("cache", KINDS)
+def test_every_cache_breaks_nothing(cache: str) -> None:
+    """Alone and in a batch of rows of other lengths and settings."""
+    engine = watched(sd.Engine(TARGET, drafter=sd.ModelDrafter(NEAR), gamma=4, cache=cache))
+    for sampling in SAMPLINGS:
+        honest(engine.generate(range(1, 40), sampling, max_new_tokens=30))
+    for row in engine.generate([[1], [1, 2, 3], [4] * 30], SAMPLINGS[:3], max_new_tokens=[30, 7, 20]):
+        honest(row)
 
 
 @pytest.mark.parametrize("rule", ["rejection", "block"])
@@ -292,7 +304,7 @@ def favourite_refused() -> sd.Trace:
 def two_stand() -> tuple[Any, ...]:
     """The decisions of a cycle in which one draft more stands than was counted."""
     cycle = SAMPLED.cycles[FELL]
-    stands = {"accepted": True, "status": "accepted", "u": 1e-9}
+    stands: dict[str, Any] = {"accepted": True, "status": "accepted", "u": 1e-9}
     return tuple(replace(d, **stands) if at == cycle.accepted else d for at, d in enumerate(cycle.decisions))
 
 
@@ -300,6 +312,13 @@ def judged_behind() -> sd.Trace:
     """A draft behind a rejection that was judged all the same."""
     rng = SAMPLED.cycles[FELL].rng
     return edit(redecide(SAMPLED, FELL, -1, u=0.5), FELL, rng=replace(rng, accept=(rng.accept[0], rng.accept[1] + 1)))
+
+
+def hole() -> sd.Trace:
+    """After an all-accept the draft's pointer moves on without a forward."""
+    kv = SAMPLED.cycles[ALL].draft_kv
+    assert kv is not None
+    return edit(SAMPLED, ALL, draft_kv=replace(kv, after=kv.written + 1))
 
 
 def drafted(**changes: int) -> sd.Trace:
@@ -355,10 +374,10 @@ BROKEN: list[tuple[str, str, Callable[[], sd.Trace]]] = [
      lambda: edit(SAMPLED, ALL, emitted=(63 - SAMPLED.cycles[ALL].emitted[0], *SAMPLED.cycles[ALL].emitted[1:]))),
     ("nothing-after-stop", "a cycle after a cut one", lambda: no_bonus(ALL, 3)),
     ("nothing-after-stop", "tokens behind the end",
-     lambda: sampled_with(SAMPLED, eos_token_id=token_in_the_middle())),
+     lambda: of(SAMPLED, eos=(token_in_the_middle(),))),
     ("nothing-after-stop", "an end that was passed before", lambda: eos_twice()),
     ("nothing-after-stop", "an end that is none",
-     lambda: sampled_with(replace(SAMPLED, finish_reason="eos"), eos_token_id=[63])),
+     lambda: of(replace(SAMPLED, finish_reason="eos"), eos=(63,))),
     ("nothing-after-stop", "more than allowed", lambda: of(SAMPLED, max_new_tokens=39)),
     ("nothing-after-stop", "less than the length", lambda: of(SAMPLED, max_new_tokens=41)),
     ("computed-behind-committed", "the pointer is not rewound", ghost),
@@ -371,6 +390,7 @@ BROKEN: list[tuple[str, str, Callable[[], sd.Trace]]] = [
     ("computed-behind-committed", "prefill of the whole prompt",
      lambda: replace(SAMPLED, prefill=replace(SAMPLED.prefill, target=3))),  # type: ignore[type-var]
     ("draft-lag", "rewound by one too many", lambda: drafted(after=AFTER - 2)),
+    ("draft-lag", "a draft counts as computed that was only sampled", hole),
     ("draft-lag", "not rewound", lambda: drafted(after=AFTER)),
     ("drawn-from-q", "q cannot give it", not_of_q),
     ("drawn-from-q", "a certain drafter with doubts", lambda: of(SAMPLED, drafter="model-argmax")),
@@ -392,12 +412,12 @@ BROKEN: list[tuple[str, str, Callable[[], sd.Trace]]] = [
 
 
 def eos_twice() -> sd.Trace:
-    """The tokenizer's end stands in the text already."""
+    """What ended the text stands in it already."""
     final = SAMPLED.cycles[-1].emitted[-1]
     at = next(c.index for c in SAMPLED.cycles if c.index > 0 and c.last_kind == "bonus")
     cycle = SAMPLED.cycles[at]
     told = edit(SAMPLED, at, last=final, emitted=(*cycle.emitted[:-1], final), last_top=Top(((final, 1.0),), 0.0))
-    return sampled_with(replace(told, finish_reason="eos"), eos_token_id="tokenizer")
+    return replace(told, finish_reason="eos")
 
 
 @pytest.mark.parametrize(("name", "what", "breaking"), BROKEN, ids=lambda item: item if isinstance(item, str) else "")
@@ -476,8 +496,10 @@ def test_a_watch_without_what_to_expect() -> None:
     watch = Watch()
     prefilled = events.Prefilled(SAMPLED.prefill)  # type: ignore[arg-type]
     told = [events.CycleFinished(Written(cycle)) for cycle in SAMPLED.cycles]  # type: ignore[arg-type]
+    ended = events.Finished("length")
     for _ in range(2):
-        for event in (prefilled, prefilled, *told, told[-1], events.Finished("length"), events.Finished("length")):
+        heard: list[events.Event] = [prefilled, prefilled, *told, told[-1], ended, ended]
+        for event in heard:
             watch.on_event(event)
     with pytest.raises(sd.EngineFailure, match="after the text has ended"):
         watch.on_event(told[0])
@@ -491,13 +513,10 @@ def test_a_watch_without_what_to_expect() -> None:
 
 def test_rows_of_a_batch_are_watched_apart() -> None:
     """Events that name their row reach that row's record."""
-    told = type("Told", (events.CycleFinished,), {})
     watch = Watch()
     for cycle, other in zip(SAMPLED.cycles, GREEDY.cycles, strict=False):
         for row, one in ((0, cycle), (3, other)):
-            event = told(Written(one))
-            object.__setattr__(event, "row", row)
-            watch.on_event(event)
+            watch.on_event(events.CycleFinished(Written(one), row))  # type: ignore[arg-type]
 
 
 def test_a_watch_survives_interrupts() -> None:

@@ -10,6 +10,8 @@
 5. Time: one verification (its kernels replayed as a CUDA graph, and as a call from Python) against the torch reference
    run eagerly, and against the time that reading what the rule needs must take at the bandwidth of a plain copy. Cold
    cache, medians.
+6. Attention: the paged kernel against its reference in float64, and its time against torch's attention over the same
+   slots, gathered beforehand and gathered each time, and against the time to read K and V.
 
 --smoke runs the same code at tiny sizes, on a CPU too, to test the script itself: its times say nothing about a GPU.
 Prints a short table last; the exit status is 1 when a check failed.
@@ -22,10 +24,8 @@ import contextlib
 import functools
 import json
 import math
-import statistics
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+if __package__:  # imported by a test; a script finds its neighbours by their bare names
+    from benchmarks import gpu_attention
+    from benchmarks.gpu_timing import bytes_per_us, captured, median_us
+else:
+    import gpu_attention
+    from gpu_timing import bytes_per_us, captured, median_us
 from specdec_kernels import advance_lengths, append_kv, reference, triton_launch
 
 RULES = ("rejection", "block", "coupled")
@@ -190,9 +196,7 @@ def cache(device: str) -> dict[str, Any]:
 def times(sizes: Sizes, device: str) -> list[dict[str, Any]]:
     """Median microseconds of kernels, call and eager reference, and the floor of the traffic."""
     flush = torch.empty(sizes.flush_bytes, dtype=torch.uint8, device=device)
-    other = torch.empty_like(flush)
-    copied = median_us(lambda: other.copy_(flush), flush, sizes.rounds, device)
-    bytes_per_us = 2 * sizes.flush_bytes / copied
+    speed = bytes_per_us(flush, sizes.rounds, device)
     rows = []
     for width in sizes.widths:
         for batch in sizes.batches:
@@ -205,44 +209,10 @@ def times(sizes: Sizes, device: str) -> list[dict[str, Any]]:
                 read = (
                     {"rejection": 2, "block": 2 * sizes.drafts, "coupled": sizes.drafts + 1}[rule] * batch * width * 4
                 )
-                floor = read / bytes_per_us
+                floor = read / speed
                 rows.append({"V": width, "B": batch, "rule": rule, "kernel": fast, "call": called})
                 rows[-1] |= {"eager": slow, "floor": floor}
     return rows
-
-
-def median_us(work: Callable[[], object], flush: Tensor, rounds: int, device: str) -> float:
-    """Return the median time of `work` in microseconds, each time with a cold cache."""
-    spent = []
-    warm = 3 if device == "cuda" else 0
-    for turn in range(rounds + warm):
-        flush.zero_()
-        if device == "cuda":
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            begin.record()
-            work()
-            end.record()
-            torch.cuda.synchronize()
-            passed = 1e3 * begin.elapsed_time(end)
-        else:
-            start = time.perf_counter()
-            work()
-            passed = 1e6 * (time.perf_counter() - start)
-        if turn >= warm:
-            spent.append(passed)
-    return statistics.median(spent)
-
-
-def captured(work: Callable[[], object], device: str) -> Callable[[], object]:
-    """Return a replay of `work` as a CUDA graph, without the launches from Python; on a CPU, `work` itself."""
-    if device != "cuda":
-        return work
-    work()  # compiles
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        work()
-    return graph.replay
 
 
 def main() -> int:
@@ -256,6 +226,7 @@ def main() -> int:
         print("no GPU here; --smoke with TRITON_INTERPRET=1 tests the script itself")
         return 2
     sizes = Sizes.smoke() if args.smoke else Sizes()
+    looks = gpu_attention.Sizes.smoke() if args.smoke else gpu_attention.Sizes()
     start = time.perf_counter()
     result: dict[str, Any] = {
         "device": torch.cuda.get_device_name() if device == "cuda" else "CPU, interpreted: no figure here is a GPU's",
@@ -264,9 +235,11 @@ def main() -> int:
         "law": law(sizes, device),
         "merge": merge(sizes, device),
         "cache": cache(device),
+        "attention": gpu_attention.check(looks, device),
         "times": times(sizes, device),
+        "attention_times": gpu_attention.times(looks, device),
     }
-    checks = {name: result[name] for name in ("answers", "law", "merge", "cache")}
+    checks = {name: result[name] for name in ("answers", "law", "merge", "cache", "attention")}
     print(f"{result['device']}, torch {result['torch']}, {time.perf_counter() - start:.0f} s")
     for name, check in checks.items():
         rest = ", ".join(f"{key} {value}" for key, value in check.items() if key != "ok")
@@ -278,6 +251,7 @@ def main() -> int:
         name = f"{row['V']:>8} {row['B']:>3} {row['rule']:<10}"
         ratios = f"{row['eager'] / row['kernel']:>8.1f} {row['kernel'] / row['floor']:>8.1f}"
         print(f"{name} {row['kernel']:>10.1f} {row['call']:>9.1f} {row['eager']:>9.1f} {ratios}")
+    gpu_attention.show(result["attention_times"])
     if args.json:
         args.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     return 0 if all(check["ok"] for check in checks.values()) else 1

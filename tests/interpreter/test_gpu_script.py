@@ -19,7 +19,7 @@ def test_it_runs() -> None:
     environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT / "kernels")}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert [line[:4] for line in done.stdout.splitlines()[1:5]] == ["ok  "] * 4
+    assert [line[:4] for line in done.stdout.splitlines()[1:6]] == ["ok  "] * 5
 
 
 def test_its_chi_square_sees_a_bias() -> None:
@@ -47,3 +47,26 @@ def test_its_checks_fail_for_a_broken_kernel(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(gpu_verify, "kernel", broken)
     assert not gpu_verify.answers(sizes, "cpu")["ok"]
     assert not gpu_verify.merge(sizes, "cpu")["ok"]
+
+
+def test_its_attention_check_fails_for_a_broken_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One position too many in the window, and one number that is none, are found; the honest kernel is not."""
+    from benchmarks import gpu_attention
+
+    sizes, right = gpu_attention.Sizes.smoke(), gpu_attention.paged_attention
+    assert gpu_attention.check(sizes, "cpu")["ok"]
+
+    def sees_too_much(**given: Any) -> Any:
+        if given["backend"] == "triton" and "window" in given:
+            given["window"] += 1
+        return right(**given)
+
+    def spoils(**given: Any) -> Any:
+        found = right(**given)
+        if given["backend"] == "triton":
+            found[-1, -1, -1, -1] = float("nan")
+        return found
+
+    for broken in (sees_too_much, spoils):
+        monkeypatch.setattr(gpu_attention, "paged_attention", broken)
+        assert not gpu_attention.check(sizes, "cpu")["ok"]

@@ -1,4 +1,4 @@
-"""Kernels and their torch references: the arithmetic of verification, attention over blocks, random numbers by counter, and the error root.
+"""Kernels and their torch references: verification, attention over blocks, random numbers by counter, the error root.
 
 Importing this package imports neither torch nor Triton: the functions are fetched when they are first named. It does
 not know the engine, the models or the views.

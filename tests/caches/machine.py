@@ -157,6 +157,8 @@ class PagedMachine(RuleBasedStateMachine):
         self.caches[self.number] = self.caches[name].fork()
         self.tokens[self.number] = list(self.tokens[name])
         assert self.pool.in_use == in_use
+        tables = self.caches[name].table, self.caches[self.number].table
+        assert tables[1] == tables[0][: -(-len(self.tokens[name]) // self.pool.size)]
         self.number += 1
 
     @precondition(lambda self: self.caches)
@@ -241,6 +243,11 @@ class PagedMachine(RuleBasedStateMachine):
         """Every sequence holds its own history and nothing else."""
         for name, cache in self.caches.items():
             holds(cache, entries(self.tokens[name]))
+            key, size = b"", self.pool.size
+            for at, kept in enumerate(cache._keys):
+                key = chain_key(key, self.tokens[name][at * size : (at + 1) * size])
+                assert kept == key
+            assert len(cache._keys) * size <= cache.pointer
 
     @invariant()
     def blocks_are_counted(self) -> None:

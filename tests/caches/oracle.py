@@ -85,6 +85,7 @@ def held_right(pool: BlockPool, caches: Sequence[PagedCache]) -> None:
 def published_right(pool: BlockPool, known: dict[bytes, tuple[int, ...]]) -> None:
     """Every published block holds the last `size` tokens of the committed and computed prefix its key stands for."""
     for block in pool.published:
+        assert pool._key_of[block] in known, "published, and not committed and computed"
         tokens = known[pool._key_of[block]]
         there = torch.arange(block * pool.size, (block + 1) * pool.size)
         for layer in range(LAYERS):

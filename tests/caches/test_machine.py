@@ -8,7 +8,7 @@ from hypothesis import settings
 from .machine import PagedMachine, walk
 
 TestPagedMachine = PagedMachine.TestCase
-TestPagedMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None, derandomize=True)
+TestPagedMachine.settings = settings(max_examples=100, stateful_step_count=40, deadline=None, derandomize=True)
 
 
 @pytest.mark.parametrize("seed", range(40))

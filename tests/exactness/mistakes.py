@@ -19,7 +19,6 @@ from specdec_teach import sampling as sampling_module
 from specdec_teach.caches.contiguous import ContiguousCache
 from specdec_teach.drafters import model as model_drafter
 from specdec_teach.drafters.base import Proposal
-from specdec_teach.hf import ModelRunner
 from specdec_teach.rules import Rejection, Verdict
 from specdec_teach.rules import rejection as rejection_rule
 
@@ -180,10 +179,17 @@ def first_unverified(patch: Patch) -> None:
     patch.setattr(Rejection, "judge", judge)
 
 
+def _more_room(patch: Patch) -> None:
+    """Every cache holds more than it was made for, so that a mistake runs on instead of crashing."""
+    honest = ContiguousCache.__init__
+    patch.setattr(
+        ContiguousCache, "__init__", lambda self, capacity, kind="contiguous": honest(self, capacity + 64, kind)
+    )
+
+
 def cap_from_the_wrong_base(patch: Patch) -> None:
     """γ is not shrunk at the end."""
-    honest = ModelRunner.new_cache
-    patch.setattr(ModelRunner, "new_cache", lambda self, capacity: honest(self, capacity + 64))
+    _more_room(patch)
     patch.setattr(limits.Limits, "gamma", lambda self, asked, length: asked)
 
 
@@ -233,6 +239,5 @@ def greedy_in_one_place_only(patch: Patch) -> None:
 
 def draft_context_ignored(patch: Patch) -> None:
     """γ is clamped by the target's context only, and the draft's cache grows past its own."""
-    honest = ModelRunner.new_cache
-    patch.setattr(ModelRunner, "new_cache", lambda self, capacity: honest(self, capacity + 64))
+    _more_room(patch)
     patch.setattr(limits.Limits, "gamma", lambda self, asked, length: max(0, min(asked, self.capacity - length - 1)))

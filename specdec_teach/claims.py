@@ -275,8 +275,6 @@ def nothing_after(run: Run, cycle: Cycle) -> Claims:
     cap, new = run.meta.max_new_tokens, cycle.committed_after - run.prompt
     if new > cap:
         yield f"{new} new tokens are committed, {cap} are allowed"
-    elif cycle.committed_before - run.prompt >= cap:
-        yield f"a cycle runs though all {cap} new tokens are committed"
 
 
 def nothing_after_at_end(run: Run, reason: FinishReason | None) -> Claims:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -17,11 +18,12 @@ import specdec_teach as sd
 from specdec_teach import events
 from specdec_teach.caches import KINDS
 from specdec_teach.invariants import Watch, check, descriptions, names
-from specdec_teach.trace import KV, Bar, Blocks, Cycle, Draws, Top
+from specdec_teach.trace import Cycle
 
 from ..checks import FILTER_P, FILTER_Q, logs, tabular
+from .broken import BROKEN
+from .records import GREEDY, NEAR, SAMPLED, TARGET, counted, edit, honest, of, paged, run, sampled_with, until
 
-TARGET, NEAR = sd.testing.tiny_llama(), sd.testing.tiny_llama(noise=0.08)
 RULES = ["rejection", "block", "coupled", "typical", "threshold", "synthetic"]
 SAMPLINGS = [
     sd.Sampling.greedy(),
@@ -44,14 +46,6 @@ SETTINGS = st.builds(
     seed=st.integers(0, 2**64 - 1),
 )
 MANY = settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-
-
-def honest(result: object) -> sd.Trace:
-    """The trace of a result, in which nothing is broken."""
-    assert isinstance(result, sd.Result)
-    assert result.trace is not None
-    assert check(result.trace) == []
-    return result.trace
 
 
 def watched(engine: sd.Engine) -> sd.Engine:
@@ -110,7 +104,7 @@ def test_any_models_break_nothing(
 def test_any_script_breaks_nothing(
     target: Any, script: list[int], q: Any, sampling: sd.Sampling, rule: str, certain: bool
 ) -> None:
-    drafter = sd.ScriptedDrafter(script, None if certain else logs([1.0] * WIDTH).exp() / WIDTH)
+    drafter = sd.ScriptedDrafter(script, None if certain else torch.tensor(q, dtype=torch.float64).softmax(-1))
     engine = watched(sd.Engine(sd.testing.TabularLM(target), drafter=drafter, gamma=3, verify=rule))
     honest(engine.generate([2], sampling, max_new_tokens=10))
 
@@ -135,289 +129,6 @@ def test_it_needs_no_torch(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout == "[]\n", done.stderr
-
-
-# Traces to break, and how.
-
-
-def run(sampling: sd.Sampling, **extra: Any) -> sd.Trace:
-    engine = sd.Engine(TARGET, drafter=sd.ModelDrafter(NEAR), gamma=4)
-    return honest(engine.generate([1, 2, 3], sampling, **{"max_new_tokens": 40, **extra}))
-
-
-SAMPLED = run(sd.Sampling(temperature=0.9, eos_token_id=None, seed=6))
-GREEDY = run(sd.Sampling.greedy())
-
-
-def find(trace: sd.Trace, wanted: Callable[[Cycle], bool]) -> int:
-    """The index of the first cycle that has a successor and fits."""
-    return next(cycle.index for cycle in trace.cycles[:-1] if wanted(cycle))
-
-
-def edit(trace: sd.Trace, at: int, /, **changes: Any) -> sd.Trace:
-    cycles = list(trace.cycles)
-    cycles[at] = replace(cycles[at], **changes)
-    return replace(trace, cycles=tuple(cycles))
-
-
-def redecide(trace: sd.Trace, index: int, at: int, **changes: Any) -> sd.Trace:
-    decisions = list(trace.cycles[index].decisions)
-    decisions[at] = replace(decisions[at], **changes)
-    return edit(trace, index, decisions=tuple(decisions))
-
-
-def counted(trace: sd.Trace) -> sd.Trace:
-    """All counts and pointers again, from what was emitted."""
-    length, cycles = len(trace.prompt), []
-    for cycle in trace.cycles:
-        before, length = length, length + len(cycle.emitted)
-        reach = before + len(cycle.proposed)
-        cycles.append(
-            replace(
-                cycle,
-                committed_before=before,
-                committed_after=length,
-                target_kv=KV(before - 1, reach, min(reach, length - 1)),
-                draft_kv=KV(before - 1, reach - 1, min(reach - 1, length - 1)),
-            )
-        )
-    return replace(trace, cycles=tuple(cycles))
-
-
-def until(trace: sd.Trace, index: int) -> sd.Trace:
-    """The run as it stood after a cycle."""
-    return replace(trace, cycles=trace.cycles[: index + 1], finish_reason=None)
-
-
-def paged(size: int = 4) -> sd.Trace:
-    """The sampled run on a paged cache that publishes what is full."""
-    cycles, done = [], 0
-    for cycle in SAMPLED.cycles:
-        computed = cycle.target_kv.after
-        full = computed // size
-        table = tuple(range(100, 100 + -(-computed // size)))
-        cycles.append(replace(cycle, blocks=Blocks(size, table, published=table[done:full])))
-        done = full
-    return replace(SAMPLED, cycles=tuple(cycles), meta=replace(SAMPLED.meta, cache="paged"))
-
-
-def reblock(**changes: Any) -> sd.Trace:
-    """One cycle's blocks changed: the last one before the end."""
-    trace = paged()
-    at = len(trace.cycles) - 2
-    old = trace.cycles[at].blocks
-    assert old is not None
-    return edit(trace, at, blocks=replace(old, **changes))
-
-
-ALL = find(SAMPLED, lambda c: c.last_kind == "bonus" and len(c.proposed) == 4)
-FELL = find(SAMPLED, lambda c: c.last_kind == "correction" and 0 < c.accepted < 3)
-DOUBTED = find(SAMPLED, lambda c: any(d.accepted and d.p < 0.9 * d.q for d in c.decisions))
-FELL_GREEDY = find(GREEDY, lambda c: c.last_kind == "correction" and c.accepted > 0)
-END = len(SAMPLED.cycles) - 1
-
-
-def no_bonus(index: int, accepted: int = 4) -> sd.Trace:
-    """A cycle that keeps some drafts, and no token after them."""
-    cycle = SAMPLED.cycles[index]
-    decisions = tuple(
-        d if at < accepted else replace(d, accepted=False, status="cut") for at, d in enumerate(cycle.decisions)
-    )
-    gone = {"last": None, "last_kind": "none", "last_from": None, "last_top": None}
-    cut = {"emitted": cycle.proposed[:accepted], "accepted": accepted, "stop_cut": 4 - accepted}
-    return counted(edit(SAMPLED, index, decisions=decisions, **gone, **cut))
-
-
-def ghost() -> sd.Trace:
-    """The counter is rewound, the target's pointer is not."""
-    kv = SAMPLED.cycles[FELL].target_kv
-    return edit(SAMPLED, FELL, target_kv=replace(kv, after=kv.written))
-
-
-def gap() -> sd.Trace:
-    """One token between two cycles that nobody emitted."""
-    trace = until(SAMPLED, 3)
-    c = trace.cycles[3]
-    up = {name: getattr(c, name) + 1 for name in ("committed_before", "committed_after")}
-    kv, draft = c.target_kv, c.draft_kv
-    assert draft is not None
-    moved = {
-        "target_kv": KV(kv.before + 1, kv.written + 1, kv.after + 1),
-        "draft_kv": replace(draft, after=kv.after + 1),
-    }
-    return edit(trace, 3, **up, **moved)
-
-
-def of(trace: sd.Trace, **changes: Any) -> sd.Trace:
-    """Another meta."""
-    return replace(trace, meta=replace(trace.meta, **changes))
-
-
-def sampled_with(trace: sd.Trace, **changes: Any) -> sd.Trace:
-    return of(trace, sampling={**trace.meta.sampling, **changes})
-
-
-def redrawn() -> sd.Trace:
-    """A correction that the residual cannot give: its bar says so."""
-    cycle = SAMPLED.cycles[FELL]
-    bars = tuple(
-        Bar(b.token, b.p, b.q, 0.0) if b.token == cycle.last else b for b in cycle.decisions[cycle.accepted].bars
-    )
-    return redecide(SAMPLED, FELL, cycle.accepted, bars=bars)
-
-
-def favourites() -> sd.Trace:
-    """Every draft is said to be the likeliest of its q, in a run where q was far from sure."""
-    trace = SAMPLED
-    for cycle in SAMPLED.cycles:
-        for at, d in enumerate(cycle.decisions):
-            trace = redecide(trace, cycle.index, at, q_top=Top(((d.token, d.q),), 1.0 - d.q))
-    return trace
-
-
-def not_of_q() -> sd.Trace:
-    """An accepted draft that q cannot give."""
-    cycle = SAMPLED.cycles[ALL]
-    top = Top(tuple(pair for pair in cycle.decisions[0].q_top.tokens if pair[0] != cycle.proposed[0])[:9], 0.1)
-    return redecide(SAMPLED, ALL, 0, q=0.0, q_top=top, accept_probability=1.0)
-
-
-def doubted(**changes: Any) -> sd.Trace:
-    cycle = SAMPLED.cycles[DOUBTED]
-    at = next(at for at, d in enumerate(cycle.decisions) if d.accepted and d.p < 0.9 * d.q)
-    return redecide(SAMPLED, DOUBTED, at, **changes)
-
-
-def reused() -> sd.Trace:
-    """A draft judged with the u of another one, which gives the same verdict."""
-    first, second = SAMPLED.cycles[ALL].decisions[:2]
-    least = min(first.u or 1.0, second.u or 1.0)
-    return redecide(redecide(SAMPLED, ALL, 0, u=least), ALL, 1, u=least)
-
-
-def favourite_refused() -> sd.Trace:
-    cycle = GREEDY.cycles[FELL_GREEDY]
-    fallen = cycle.decisions[cycle.accepted]
-    return redecide(GREEDY, FELL_GREEDY, cycle.accepted, p=1.0, p_top=Top(((fallen.token, 1.0),), 0.0), bars=())
-
-
-def two_stand() -> tuple[Any, ...]:
-    """The decisions of a cycle in which one draft more stands than was counted."""
-    cycle = SAMPLED.cycles[FELL]
-    stands: dict[str, Any] = {"accepted": True, "status": "accepted", "u": 1e-9}
-    return tuple(replace(d, **stands) if at == cycle.accepted else d for at, d in enumerate(cycle.decisions))
-
-
-def judged_behind() -> sd.Trace:
-    """A draft behind a rejection that was judged all the same."""
-    rng = SAMPLED.cycles[FELL].rng
-    return edit(redecide(SAMPLED, FELL, -1, u=0.5), FELL, rng=replace(rng, accept=(rng.accept[0], rng.accept[1] + 1)))
-
-
-def hole() -> sd.Trace:
-    """After an all-accept the draft's pointer moves on without a forward."""
-    kv = SAMPLED.cycles[ALL].draft_kv
-    assert kv is not None
-    return edit(SAMPLED, ALL, draft_kv=replace(kv, after=kv.written + 1))
-
-
-def drafted(**changes: int) -> sd.Trace:
-    kv = SAMPLED.cycles[FELL].draft_kv
-    assert kv is not None
-    return edit(SAMPLED, FELL, draft_kv=replace(kv, **changes))
-
-
-def third(**changes: Any) -> sd.Trace:
-    return edit(SAMPLED, 2, **changes)
-
-
-def token_in_the_middle() -> int:
-    """A token that was emitted inside a cycle and is not the run's last one."""
-    final = SAMPLED.cycles[-1].emitted[-1]
-    return next(t for c in SAMPLED.cycles for t in c.emitted[:-1] if t != final)
-
-
-LAST = SAMPLED.cycles[END]
-AFTER = SAMPLED.cycles[FELL].committed_after
-OWNED = tuple(range(100, 112))
-
-BROKEN: list[tuple[str, str, Callable[[], sd.Trace]]] = [
-    ("counters", "a cycle is missing", lambda: edit(SAMPLED, END, index=END + 1)),
-    ("counters", "a token that nobody emitted", gap),
-    ("gamma", "more drafts than asked for", lambda: edit(SAMPLED, ALL, gamma=3)),
-    ("gamma", "asked for more than the run's γ", lambda: edit(SAMPLED, ALL, gamma=5)),
-    ("vocabulary", "ids past the vocabulary", lambda: of(SAMPLED, vocab=max(max(c.emitted) for c in SAMPLED.cycles))),
-    ("vocabulary", "an id past it in the prompt", lambda: replace(SAMPLED, prompt=(1, 2, 64))),
-    ("flags", "accepted behind a rejection", lambda: redecide(SAMPLED, FELL, -1, accepted=True)),
-    ("flags", "cut in the middle of the text", lambda: redecide(SAMPLED, FELL, -1, status="cut")),
-    ("flags", "one more counted than kept", lambda: edit(SAMPLED, FELL, decisions=two_stand())),
-    ("flags", "a decision about another token", lambda: redecide(SAMPLED, ALL, 0, position=2)),
-    ("acceptance", "u does not fit", lambda: doubted(u=0.9999999)),
-    ("acceptance", "nobody judged it", lambda: doubted(u=None)),
-    ("acceptance", "another probability", lambda: doubted(accept_probability=1.0)),
-    ("acceptance", "an impossible overlap", lambda: doubted(alpha=1.1)),
-    ("acceptance", "an overlap less than what is shown", lambda: redecide(SAMPLED, ALL, 0, alpha=0.0)),
-    ("acceptance", "judged behind a rejection", judged_behind),
-    ("acceptance", "greedy refuses the favourite", favourite_refused),
-    ("residual", "a correction from p", lambda: edit(SAMPLED, FELL, last_from="p")),
-    ("residual", "a bonus from a residual", lambda: edit(SAMPLED, ALL, last_from="residual")),
-    ("residual", "a bonus after an empty residual", lambda: edit(SAMPLED, ALL, degenerate_residual=True)),
-    ("residual", "a token that the residual lacks", redrawn),
-    ("residual", "a token that its row lacks", lambda: edit(SAMPLED, ALL, last_top=Top(((99, 1.0),), 0.0))),
-    ("emitted", "the bonus is dropped", lambda: replace(no_bonus(ALL), finish_reason="stop")),
-    ("emitted", "the bonus is dropped at last", lambda: until(no_bonus(ALL), ALL)),
-    ("emitted", "a correction without its name", lambda: edit(SAMPLED, FELL, last_kind="none")),
-    ("emitted", "drafts cut without an end", lambda: edit(SAMPLED, ALL, stop_cut=1)),
-    ("emitted", "another token than the one drawn",
-     lambda: edit(SAMPLED, ALL, emitted=(*SAMPLED.cycles[ALL].emitted[:-1], 5 + (SAMPLED.cycles[ALL].last == 5)))),
-    ("emitted", "another draft than the accepted one",
-     lambda: edit(SAMPLED, ALL, emitted=(63 - SAMPLED.cycles[ALL].emitted[0], *SAMPLED.cycles[ALL].emitted[1:]))),
-    ("nothing-after-stop", "a cycle after a cut one", lambda: no_bonus(ALL, 3)),
-    ("nothing-after-stop", "tokens behind the end",
-     lambda: of(SAMPLED, eos=(token_in_the_middle(),))),
-    ("nothing-after-stop", "an end that was passed before", lambda: eos_twice()),
-    ("nothing-after-stop", "an end that is none",
-     lambda: of(replace(SAMPLED, finish_reason="eos"), eos=(63,))),
-    ("nothing-after-stop", "more than allowed", lambda: of(SAMPLED, max_new_tokens=39)),
-    ("nothing-after-stop", "less than the length", lambda: of(SAMPLED, max_new_tokens=41)),
-    ("computed-behind-committed", "the pointer is not rewound", ghost),
-    ("computed-behind-committed", "the last token counts as computed",
-     lambda: third(target_kv=replace(SAMPLED.cycles[2].target_kv, after=SAMPLED.cycles[2].committed_after))),
-    ("computed-behind-committed", "rewound too far",
-     lambda: edit(SAMPLED, FELL, target_kv=replace(SAMPLED.cycles[FELL].target_kv, after=AFTER - 2))),
-    ("computed-behind-committed", "a row too few",
-     lambda: third(target_kv=replace(SAMPLED.cycles[2].target_kv, written=SAMPLED.cycles[2].committed_before))),
-    ("computed-behind-committed", "prefill of the whole prompt",
-     lambda: replace(SAMPLED, prefill=replace(SAMPLED.prefill, target=3))),  # type: ignore[type-var]
-    ("draft-lag", "rewound by one too many", lambda: drafted(after=AFTER - 2)),
-    ("draft-lag", "a draft counts as computed that was only sampled", hole),
-    ("draft-lag", "not rewound", lambda: drafted(after=AFTER)),
-    ("drawn-from-q", "q cannot give it", not_of_q),
-    ("drawn-from-q", "a certain drafter with doubts", lambda: of(SAMPLED, drafter="model-argmax")),
-    ("drawn-from-q", "always the favourite", favourites),
-    ("rows", "p of another row", lambda: redecide(SAMPLED, FELL, -1, p=SAMPLED.cycles[FELL].decisions[-1].p + 0.01)),
-    ("rows", "q without the filter", lambda: sampled_with(SAMPLED, top_k=2)),
-    ("rows", "q without the floor", lambda: sampled_with(SAMPLED, min_p=0.9)),
-    ("draw-numbers", "numbers used again", lambda: third(rng=SAMPLED.cycles[1].rng)),
-    ("draw-numbers", "one u for two drafts", reused),
-    ("draw-numbers", "greedy leaves something to chance",
-     lambda: edit(GREEDY, 2, rng=Draws((0, 0), (0, 0), (7, 1)))),
-    ("blocks", "a block twice", lambda: reblock(owned=(*OWNED, 100))),
-    ("blocks", "given back and kept", lambda: reblock(freed=(100,))),
-    ("blocks", "shared and not owned", lambda: reblock(shared=(7,))),
-    ("blocks", "too few", lambda: reblock(owned=(100,), published=())),
-    ("published-committed", "published before it was full", lambda: reblock(published=(111,), owned=OWNED)),
-    ("published-committed", "published and not owned", lambda: reblock(published=(7,))),
-]  # fmt: skip
-
-
-def eos_twice() -> sd.Trace:
-    """What ended the text stands in it already."""
-    final = SAMPLED.cycles[-1].emitted[-1]
-    at = next(c.index for c in SAMPLED.cycles if c.index > 0 and c.last_kind == "bonus")
-    cycle = SAMPLED.cycles[at]
-    told = edit(SAMPLED, at, last=final, emitted=(*cycle.emitted[:-1], final), last_top=Top(((final, 1.0),), 0.0))
-    return replace(told, finish_reason="eos")
 
 
 @pytest.mark.parametrize(("name", "what", "breaking"), BROKEN, ids=lambda item: item if isinstance(item, str) else "")

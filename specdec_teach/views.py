@@ -16,6 +16,7 @@ from specdec_kernels.errors import EngineFailure
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from specdec_teach.timeline import Timeline
     from specdec_teach.trace import Trace
 
 __all__ = ["GROUP", "Renderer", "renderer"]
@@ -34,6 +35,15 @@ class Renderer(Protocol):
 
     def to_svg(self, trace: Trace, cycle: int) -> str:
         """Return one cycle as SVG text."""
+
+    def show_timeline(self, timeline: Timeline) -> object:
+        """Return a notebook object that plays a scheduler's run."""
+
+    def timeline_to_html(self, timeline: Timeline, path: Path) -> Path:
+        """Write a self-contained page of a scheduler's run and return its path."""
+
+    def timeline_to_svg(self, timeline: Timeline, step: int) -> str:
+        """Return requests and blocks after one step as SVG text."""
 
 
 @cache

@@ -17,8 +17,9 @@ ALLOWED: dict[str, set[str]] = {
     "specdec_kernels.errors": set(),
     "specdec_teach": {"specdec_kernels", "specdec_teach", "torch"},
     "specdec_teach.trace": {"specdec_teach.views", "specdec_teach.records", "specdec_teach.table"},
+    "specdec_teach.timeline": {"specdec_teach.views", "specdec_teach.records"},
     "specdec_teach.records": {"specdec_kernels.errors"},
-    "specdec_teach.views": {"specdec_kernels.errors", "specdec_teach.trace"},
+    "specdec_teach.views": {"specdec_kernels.errors", "specdec_teach.trace", "specdec_teach.timeline"},
     "specdec_teach.claims": {"specdec_teach.trace"},
     "specdec_teach.odds": {"specdec_teach.claims", "specdec_teach.trace"},
     "specdec_teach.invariants": {
@@ -47,6 +48,7 @@ ALLOWED: dict[str, set[str]] = {
     "specdec_widgets": {
         "specdec_widgets",
         "specdec_teach.trace",
+        "specdec_teach.timeline",
         "specdec_teach.views",
         "specdec_kernels.errors",
         "anywidget",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from specdec_widgets import page, still
 
 if TYPE_CHECKING:
+    from specdec_teach.timeline import Timeline
     from specdec_teach.trace import Trace
 
 __all__ = ["RENDERER", "Views"]
@@ -35,6 +36,24 @@ class Views:
     def to_svg(self, trace: Trace, cycle: int) -> str:
         """Return one cycle as SVG text; `cycle` is its index in the run."""
         return still.to_svg(trace, cycle)
+
+    def show_timeline(self, timeline: Timeline) -> object:
+        """Return a notebook widget that plays a scheduler's run: requests × steps, and the pool of blocks."""
+        from specdec_widgets.timeline import TimelinePlayer
+
+        return TimelinePlayer(timeline)
+
+    def timeline_to_html(self, timeline: Timeline, path: Path) -> Path:
+        """Write a self-contained page and return its path."""
+        from specdec_widgets import blocks
+
+        return blocks.to_html(timeline, path)
+
+    def timeline_to_svg(self, timeline: Timeline, step: int) -> str:
+        """Return requests and blocks after one step as SVG text."""
+        from specdec_widgets import blocks
+
+        return blocks.to_svg(timeline, step)
 
 
 RENDERER = Views()

@@ -28,7 +28,16 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from specdec_kernels import triton_attention, triton_cache, triton_chain, triton_coupled, triton_launch, triton_softmax
+from specdec_kernels import (
+    triton_attention,
+    triton_block,
+    triton_cache,
+    triton_chain,
+    triton_coupled,
+    triton_launch,
+    triton_logits,
+    triton_softmax,
+)
 
 TARGETS = {
     "sm_80": GPUTarget("cuda", 80, 32),
@@ -43,12 +52,11 @@ POINTERS = {
     "draft_ptr": "*i64",
     "statistics_ptr": "*fp32",
     "partial_ptr": "*fp32",
-    "temperature_ptr": "*fp32",
     "seed_ptr": "*i64",
     "position_ptr": "*i64",
     "uniform_ptr": "*fp32",
     "scratch_ptr": "*i64",
-    "arrivals_ptr": "*i64",
+    "candidate_ptr": "*i64",
     "accepted_ptr": "*i64",
     "tokens_ptr": "*i64",
     "degenerate_ptr": "*i1",
@@ -84,6 +92,8 @@ class Variant:
         for name in self.kernel.arg_names:
             if name in self.constants:
                 types[name] = "constexpr"
+            elif name == "temperature":
+                types[name] = "*fp32" if self.constants["PER_ROW"] else "fp32"
             elif name.endswith("_ptr"):
                 types[name] = POINTERS.get(name, f"*{self.dtype}")
             else:
@@ -94,22 +104,24 @@ class Variant:
 def variants() -> Iterator[Variant]:
     """Every kernel, in every form that runs another path."""
     blocks = {"BLOCK_K": 8, "BLOCK_V": triton_launch.TILE}
-    forms = [
-        ("probabilities, one-hot", {"HAS_Q": False, "LOGITS": False}, "fp32"),
-        ("probabilities", {"HAS_Q": True, "LOGITS": False}, "fp32"),
-        ("bfloat16 logits", {"HAS_Q": True, "LOGITS": True}, "bf16"),
+    forms: list[tuple[str, dict[str, Any], str]] = [
+        ("probabilities, one-hot", {"HAS_Q": False, "LOGITS": False, "PER_ROW": False, "GIVEN_U": False}, "fp32"),
+        ("probabilities", {"HAS_Q": True, "LOGITS": False, "PER_ROW": False, "GIVEN_U": False}, "fp32"),
+        ("probabilities, given uniforms", {"HAS_Q": True, "LOGITS": False, "PER_ROW": False, "GIVEN_U": True}, "fp32"),
+        ("bfloat16 logits", {"HAS_Q": True, "LOGITS": True, "PER_ROW": True, "GIVEN_U": False}, "bf16"),
     ]
     for form, constants, dtype in forms:
-        for rule in ("rejection", "block"):
-            chain = {**blocks, **constants, "BLOCK_RULE": rule == "block", "GIVEN_U": False}
-            yield Variant(f"chain, {rule}, {form}", triton_chain.chain_kernel, chain, dtype)
-        yield Variant(f"mass, {form}", triton_chain.mass_kernel, {**blocks, **constants}, dtype)
-    given = {**blocks, "HAS_Q": True, "LOGITS": False, "BLOCK_RULE": False, "GIVEN_U": True}
-    yield Variant("chain, rejection, given uniforms", triton_chain.chain_kernel, given)
-    for form, logits, dtype in (("probabilities", False, "fp32"), ("bfloat16 logits", True, "bf16")):
-        yield Variant(f"coupled, {form}", triton_coupled.coupled_kernel, {**blocks, "LOGITS": logits}, dtype)
+        yield Variant(f"rejection, {form}", triton_chain.chain_kernel, blocks | constants, dtype)
+        yield Variant(f"block, {form}", triton_block.block_kernel, blocks | constants, dtype)
+    yield Variant("coupled, probabilities", triton_coupled.coupled_kernel, blocks)
+    tiled = {**blocks, "BLOCK_TILES": 256}
+    for rule in ("rejection", "block", "coupled"):
+        for dtype, per_row in (("bf16", True), ("fp32", False)):
+            rules = {"COUPLED": rule == "coupled", "BLOCK_RULE": rule == "block"}
+            one_launch = {**tiled, **rules, "PER_ROW": per_row, "GIVEN_U": False}
+            yield Variant(f"{rule}, {dtype} logits, one launch", triton_logits.logits_kernel, one_launch, dtype)
     for dtype in ("fp32", "bf16"):
-        statistics = {**blocks, "BLOCK_TILES": 256}
+        statistics = tiled | {"PER_ROW": True}
         yield Variant(f"softmax statistics, {dtype}", triton_softmax.statistics_kernel, statistics, dtype)
     yield Variant("append K and V, bf16", triton_cache.append_kernel, {"BLOCK": 1024}, "bf16")
     for rollback in (False, True):

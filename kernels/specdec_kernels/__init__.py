@@ -14,25 +14,30 @@ if TYPE_CHECKING:
     from specdec_kernels.logits import verify_chain_logits
     from specdec_kernels.verdict import Verdict
     from specdec_kernels.verify import verify_chain
+    from specdec_kernels.workspace import Workspace, verify_workspace
 
 __all__ = [
     "Verdict",
+    "Workspace",
     "advance_lengths",
     "append_kv",
     "paged_attention",
     "rollback_lengths",
     "verify_chain",
     "verify_chain_logits",
+    "verify_workspace",
 ]
 
 _HOMES = {
     "Verdict": "verdict",
+    "Workspace": "workspace",
     "advance_lengths": "cache",
     "append_kv": "cache",
     "paged_attention": "attention",
     "rollback_lengths": "cache",
     "verify_chain": "verify",
     "verify_chain_logits": "logits",
+    "verify_workspace": "workspace",
 }
 
 

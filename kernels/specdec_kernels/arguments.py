@@ -11,7 +11,7 @@ from torch import Tensor
 
 from specdec_kernels.errors import InvalidInput, unknown_name
 
-__all__ = ["RULES", "contiguous", "rule_name", "shapes", "vectors"]
+__all__ = ["RULES", "contiguous", "dense", "rule_name", "shapes", "vectors"]
 
 RULES = ("rejection", "block", "coupled")
 _MOST_DRAFTS = 1023
@@ -81,6 +81,18 @@ def contiguous(*tensors: Tensor | None) -> tuple[Tensor | None, ...]:
     True
     """
     return tuple(None if tensor is None else tensor.contiguous() for tensor in tensors)
+
+
+def dense(**tensors: Tensor | None) -> None:
+    """Refuse a strided tensor by its name, where nothing may be copied.
+
+    >>> dense(seeds=torch.zeros(4)[::2])
+    Traceback (most recent call last):
+    specdec_kernels.errors.InvalidInput: seeds is strided, and with a workspace nothing is copied; give it contiguous
+    """
+    for name, tensor in tensors.items():
+        if tensor is not None and not tensor.is_contiguous():
+            raise InvalidInput(f"{name} is strided, and with a workspace nothing is copied; give it contiguous")
 
 
 def _of(tensor: Tensor) -> str:

@@ -1,15 +1,23 @@
 """The kernel of the coupled rule: each position's own token by one race, and the drafts that agree, in one launch.
 
-Invariant: outcomes do not depend on the number of splits; the scratch, int64 `[B, K + 2]` (arrivals, then a candidate
-for each position), is all zeros before a launch and after it. The torch reference is `specdec_kernels.reference`. It
-does not know how the drafts were made.
+Invariant: outcomes do not depend on the number of splits; a row's scratch (arrivals, then a candidate for each
+position) is all zeros before a launch and after it. The torch reference is `specdec_kernels.reference`. It does not
+know how the drafts were made.
 """
 # mypy: allow-untyped-defs, allow-untyped-decorators, allow-incomplete-defs, allow-untyped-calls
 
 import triton
 import triton.language as tl
 
-from specdec_kernels.triton_scan import first_status, inspect_drafts, scan_row, write_row
+from specdec_kernels.triton_scan import (
+    DRAFT_MARK,
+    first_status,
+    inspect_drafts,
+    leading,
+    own_scratch,
+    scan_row,
+    write_row,
+)
 
 __all__ = ["coupled_kernel"]
 
@@ -18,8 +26,6 @@ __all__ = ["coupled_kernel"]
 def coupled_kernel(
     draft_ptr,
     p_ptr,
-    statistics_ptr,
-    temperature_ptr,
     seed_ptr,
     position_ptr,
     scratch_ptr,
@@ -30,7 +36,6 @@ def coupled_kernel(
     K,
     V,
     tiles,
-    LOGITS: tl.constexpr,
     BLOCK_K: tl.constexpr,
     BLOCK_V: tl.constexpr,
 ):
@@ -45,17 +50,10 @@ def coupled_kernel(
     k, draft, count, code = inspect_drafts(draft_ptr, row, K, V, BLOCK_K)
     status = first_status(code, k, BLOCK_K)
     works = (status == 0) & (step <= count)
-    inverse_temperature = 1.0
-    p_top, p_total = 0.0, 1.0
-    if LOGITS:
-        inverse_temperature = tl.div_rn(1.0, tl.load(temperature_ptr + row))
-        at = statistics_ptr + (row * (2 * K + 1) + step) * 2
-        p_top = tl.load(at, mask=works, other=0.0)
-        p_total = tl.load(at + 1, mask=works, other=1.0)
     # 2. Race over this split's part of row `step`, with the noise of its position.
     first = split * tiles // splits
     last = tl.where(works, (split + 1) * tiles // splits, first)
-    best = scan_row(
+    best, _units = scan_row(
         p_ptr + (row * (K + 1) + step) * V,
         p_ptr,
         first,
@@ -66,27 +64,27 @@ def coupled_kernel(
         1.0,
         seed,
         position + step,
-        inverse_temperature,
-        p_top,
-        p_total,
+        1.0,
+        0.0,
+        1.0,
         0.0,
         1.0,
         3,
         False,
-        LOGITS,
+        False,
+        False,
         BLOCK_V,
     )
     # 3. Merge; the last program of the row to arrive compares and writes.
-    scratch_ptr += row * (K + 2)
+    scratch_ptr = own_scratch(scratch_ptr, row, K)
     tl.atomic_max(scratch_ptr + 1 + step, best)
     arrived = tl.atomic_add(scratch_ptr, tl.full([], 1, tl.int64))
     if arrived == splits * (K + 1) - 1:
         found = tl.atomic_max(scratch_ptr + 1 + k, tl.zeros_like(draft), mask=k < K + 1)
         # Both marks carry the low bits of ids that no vocabulary holds, nobody that of the largest int.
         token = 0x7FFFFFFF - (found & 0x7FFFFFFF)
-        agrees = (token == draft) & (k < count) & (found > 0) & (found < 9223372036854775806)
-        n = tl.min(tl.where(agrees, BLOCK_K, tl.where(k < count, k, count)), axis=0)
-        n = tl.minimum(n, count)
+        agrees = (token == draft) & (k < count) & (found > 0) & (found < DRAFT_MARK)
+        n = leading(agrees, k, count, BLOCK_K)
         best = tl.sum(tl.where(k == n, found, 0), axis=0)
         write_row(
             row,

@@ -1,37 +1,30 @@
-"""Launch the verifying kernels: outputs, scratch, tile sizes and the number of splits.
+"""Launch the verifying kernels: which ones, with what tiles and how many splits.
 
-Invariant: the verdict does not depend on the plan (splits and tiles), but for the last bits of a softmax. It does not
-check arguments: `specdec_kernels.verify` and `specdec_kernels.logits` have done that.
+Probabilities take one launch; logits one without q and under coupled, else two. Invariant: the verdict does not depend
+on the plan (splits and tiles), but for the last bits of a softmax; with a workspace nothing is allocated here. It does
+not check arguments: `specdec_kernels.verify` and `specdec_kernels.logits` have done that.
 """
 
 from __future__ import annotations
 
-import torch
+from typing import Any
+
 import triton
-from torch import Tensor
+from torch import Tensor, bfloat16
 
 from specdec_kernels import arguments, backend
-from specdec_kernels.triton_chain import chain_kernel, mass_kernel
+from specdec_kernels.triton_block import block_kernel
+from specdec_kernels.triton_chain import chain_kernel
 from specdec_kernels.triton_coupled import coupled_kernel
+from specdec_kernels.triton_logits import logits_kernel
 from specdec_kernels.triton_softmax import statistics_kernel
 from specdec_kernels.verdict import Verdict
+from specdec_kernels.workspace import TILE, Workspace, allocate, plan
 
-__all__ = ["OPTIONS", "TILE", "plan", "verify"]
+__all__ = ["OPTIONS", "TILE", "verify"]
 
-TILE = 1024
 # Multiplications and additions stay apart, so that the noise has the reference's bits.
 OPTIONS = {"num_warps": 8, "enable_fp_fusion": False}
-
-
-def plan(batch: int, width: int, device: torch.device) -> tuple[int, int]:
-    """Return the tile size and the number of splits of a row: two programs for each processor of a GPU.
-
-    Under the interpreter, whose cost is by the operation, one split of large tiles.
-    """
-    if device.type != "cuda":
-        return min(triton.next_power_of_2(max(width, 4)), 1 << 16), 1
-    processors = torch.cuda.get_device_properties(device).multi_processor_count
-    return TILE, max(1, min(2 * processors // max(batch, 1), triton.cdiv(width, TILE)))
 
 
 def verify(
@@ -42,91 +35,62 @@ def verify(
     positions: Tensor,
     uniforms: Tensor | None,
     rule: str,
-    temperature: Tensor | None = None,
+    temperature: float | Tensor | None = None,
     *,
     tile: int | None = None,
     splits: int | None = None,
+    workspace: Workspace | None = None,
 ) -> tuple[Verdict, Tensor]:
     """Return the verdict and the statuses int64 `[B]`, as `specdec_kernels.reference.verify` does.
 
-    With `temperature` float32 `[B]`, `q` and `p` are logits. `tile` (a power of two) and `splits` replace the plan.
+    With a `temperature`, a number or float32 `[B]`, `q` and `p` are logits; under "coupled" q is not read. `tile` (a
+    power of two) and `splits` replace the plan; a workspace brings its own tile.
     """
-    drafts, q, p, seeds, positions, uniforms, temperature = arguments.contiguous(  # type: ignore[assignment]
-        drafts, q, p, seeds, positions, uniforms, temperature
-    )
-    if p.dtype == torch.bfloat16 and backend.interprets():
+    per_row = isinstance(temperature, Tensor)
+    drafts, q, p, seeds, positions, uniforms = arguments.contiguous(drafts, q, p, seeds, positions, uniforms)  # type: ignore[assignment]
+    if isinstance(temperature, Tensor):
+        temperature = temperature.contiguous()
+    if p.dtype == bfloat16 and backend.interprets():
         # The interpreter computes with the bits of bfloat16 as if they were integers.
         q, p = None if q is None else q.float(), p.float()
+    # 1. The plan, and where the outcome goes.
     batch, length = drafts.shape
     width, device = p.shape[2], p.device
     planned = plan(batch, width, device)
-    tile = tile or planned[0]
-    tiles = triton.cdiv(width, tile)
-    splits = min(splits or planned[1], tiles)
-    accepted = torch.empty(batch, dtype=torch.int64, device=device)
-    tokens = torch.empty(batch, length + 1, dtype=torch.int64, device=device)
-    degenerate = torch.empty(batch, dtype=torch.bool, device=device)
-    status = torch.empty(batch, dtype=torch.int64, device=device)
-    verdict = Verdict(accepted, tokens, degenerate)
+    if workspace is None:
+        workspace = allocate(batch, length, width, device, tile or planned[0], logits=temperature is not None)
+    it = workspace
+    verdict = Verdict(it.accepted, it.tokens, it.degenerate)
     if batch == 0:
-        return verdict, status
-    scratch = torch.zeros(batch, 2 * length + 2, dtype=torch.int64, device=device)
-    sizes = {"BLOCK_K": triton.next_power_of_2(length + 1), "BLOCK_V": tile}
-    logits = temperature is not None
-    statistics = p
+        return verdict, it.status
+    tiles = -(-width // it.tile)
+    splits = min(splits or planned[1], tiles)
+    # 2. What every kernel takes.
+    sizes: dict[str, Any] = {"BLOCK_K": triton.next_power_of_2(length + 1), "BLOCK_V": it.tile, **OPTIONS}
+    judged: dict[str, Any] = sizes | {"GIVEN_U": uniforms is not None}
+    numbers = (seeds, positions)
+    u = p if uniforms is None else uniforms
+    outcome = (it.accepted, it.tokens, it.degenerate, it.status, length, width, tiles)
+    scan = (batch, length + 1, splits)
+    # 3. From logits: one launch without q, else the sums first.
     if temperature is not None:
-        statistics = _statistics(drafts, q, p, temperature, tiles, splits, sizes)
-    else:
-        temperature = p
-    outputs = (accepted, tokens, degenerate, status, length, width, tiles)
-    if rule == "coupled":
-        coupled_kernel[(batch, length + 1, splits)](
-            drafts, p, statistics, temperature, seeds, positions, scratch, *outputs, LOGITS=logits, **sizes, **OPTIONS
+        softmax = {"PER_ROW": per_row, "BLOCK_TILES": triton.next_power_of_2(tiles)}
+        tiled = (it.scratch, it.statistics, it.partial)
+        if q is None or rule == "coupled":
+            rules = {"COUPLED": rule == "coupled", "BLOCK_RULE": rule == "block"}
+            logits_kernel[scan](
+                drafts, p, temperature, *numbers, u, *tiled, it.candidates, *outcome, **rules, **softmax, **judged
+            )
+            return verdict, it.status
+        statistics_kernel[(batch, 2 * length + 1, splits)](
+            drafts, q, p, temperature, *tiled, length, width, tiles, **softmax, **sizes
         )
-        return verdict, status
-    inputs = (drafts, p if q is None else q, p, statistics, temperature)
-    form = {"HAS_Q": q is not None, "LOGITS": logits}
-    if rule == "block" and length > 1:
-        mass_kernel[(batch, length - 1, splits)](*inputs, scratch, length, width, tiles, **form, **sizes, **OPTIONS)
-    chain_kernel[(batch, splits)](
-        *inputs,
-        seeds,
-        positions,
-        p if uniforms is None else uniforms,
-        scratch,
-        *outputs,
-        BLOCK_RULE=rule == "block",
-        GIVEN_U=uniforms is not None,
-        **form,
-        **sizes,
-        **OPTIONS,
-    )
-    return verdict, status
-
-
-def _statistics(
-    drafts: Tensor, q: Tensor | None, p: Tensor, temperature: Tensor, tiles: int, splits: int, sizes: dict[str, int]
-) -> Tensor:
-    """Largest logit / temperature and the sum behind it, float32 `[B, 2K + 1, 2]`."""
-    batch, length = drafts.shape
-    rows = 2 * length + 1
-    statistics = torch.empty(batch, rows, 2, dtype=torch.float32, device=p.device)
-    partial = torch.empty(batch, rows, tiles, 2, dtype=torch.float32, device=p.device)
-    arrivals = torch.zeros(batch, rows, dtype=torch.int64, device=p.device)
-    used = length + 1 if q is None else rows
-    statistics_kernel[(batch, used, splits)](
-        drafts,
-        p if q is None else q,
-        p,
-        temperature,
-        partial,
-        arrivals,
-        statistics,
-        length,
-        p.shape[2],
-        tiles,
-        BLOCK_TILES=triton.next_power_of_2(tiles),
-        **sizes,
-        **OPTIONS,
-    )
-    return statistics
+    # 4. The verdict.
+    if rule == "coupled":
+        coupled_kernel[scan](drafts, p, *numbers, it.scratch, *outcome, **sizes)
+        return verdict, it.status
+    inputs = (drafts, p if q is None else q, p, it.statistics, 1.0 if temperature is None else temperature)
+    form = {"HAS_Q": q is not None, "LOGITS": temperature is not None, "PER_ROW": per_row}
+    kernel, grid = (block_kernel, scan) if rule == "block" else (chain_kernel, (batch, splits))
+    kernel[grid](*inputs, *numbers, u, it.scratch, *outcome, **form, **judged)
+    return verdict, it.status

@@ -13,10 +13,43 @@ import triton.language as tl
 
 from specdec_kernels.triton_noise import race_times
 
-__all__ = ["inspect_drafts", "probability", "scan_row", "write_row"]
+__all__ = [
+    "DRAFT_MARK",
+    "TARGET_MARK",
+    "first_status",
+    "inspect_drafts",
+    "inverse_of",
+    "leading",
+    "own_scratch",
+    "pack",
+    "probability",
+    "scan_row",
+    "write_row",
+]
 
-_TARGET_MARK = tl.constexpr(9223372036854775807)
-_DRAFT_MARK = tl.constexpr(9223372036854775806)
+TARGET_MARK = tl.constexpr(9223372036854775807)
+DRAFT_MARK = tl.constexpr(9223372036854775806)
+
+
+@triton.jit
+def own_scratch(scratch_ptr, row, K):
+    """Return where the 3K + 4 words of a row's scratch begin."""
+    return scratch_ptr + row * (3 * K + 4)
+
+
+@triton.jit
+def inverse_of(temperature, row, PER_ROW: tl.constexpr):
+    """Return 1 / temperature; a number for all rows, or a pointer to one for each."""
+    if PER_ROW:
+        temperature = tl.load(temperature + row)
+    return tl.div_rn(1.0, temperature)
+
+
+@triton.jit
+def pack(score, in_rest, token):
+    """Return the candidates of tokens with a score: the residual's before the row's own."""
+    bits = score.to(tl.int32, bitcast=True).to(tl.int64)
+    return (in_rest.to(tl.int64) << 62) | (bits << 31) | (0x7FFFFFFF - token).to(tl.int64)
 
 
 @triton.jit
@@ -48,6 +81,13 @@ def first_status(code, k, BLOCK_K: tl.constexpr):
 
 
 @triton.jit
+def leading(holds, k, count, BLOCK_K: tl.constexpr):
+    """Return how many of the first `count` steps hold without a gap."""
+    n = tl.min(tl.where(holds, BLOCK_K, tl.where(k < count, k, count)), axis=0)
+    return tl.minimum(n, count)
+
+
+@triton.jit
 def scan_row(
     p_ptr,
     q_ptr,
@@ -67,14 +107,17 @@ def scan_row(
     STREAM: tl.constexpr,
     HAS_Q: tl.constexpr,
     LOGITS: tl.constexpr,
+    MASS: tl.constexpr,
     BLOCK_V: tl.constexpr,
 ):
     """Return the best candidate among tiles first … last − 1 of one row, for the weights [scale·p − q]₊ or p.
 
+    With MASS also the sum of the former, in units of 2⁻⁵².
     `q_width` is V, or 0 where there is no q; `drop` is the drafted id under a one-hot q, or −1.
     """
     fill: tl.constexpr = float("-inf") if LOGITS else 0.0
     best = tl.zeros([BLOCK_V], dtype=tl.int64)
+    units = tl.zeros([BLOCK_V], dtype=tl.int64)
     for tile in range(first, last):
         # 1. A tile of p; behind V the weight is 0.
         token = tile * BLOCK_V + tl.arange(0, BLOCK_V)
@@ -92,15 +135,17 @@ def scan_row(
         weight = tl.where(in_rest, rest, p)
         # 3. Race: the score is 1 / arrival.
         score = tl.div_rn(weight, race_times(seed, number, STREAM, tile, BLOCK_V))
-        bits = score.to(tl.int32, bitcast=True).to(tl.int64)
-        candidate = (in_rest.to(tl.int64) << 62) | (bits << 31) | (0x7FFFFFFF - token).to(tl.int64)
-        candidate = tl.where((weight > 0) & inside, candidate, 0)
-        # 4. Rows that are not numbers outrank everything.
+        candidate = tl.where((weight > 0) & inside, pack(score, in_rest, token), 0)
+        # 4. The mass, as integers in units of 2⁻⁵²: their sum is exact in any order.
+        if MASS:
+            rest = tl.where(inside & in_rest & (rest < float("inf")), rest, 0.0)
+            units += (rest * 4503599627370496.0).to(tl.int64)
+        # 5. Rows that are not numbers outrank everything.
         if HAS_Q:
-            candidate = tl.where((tl.abs(q) < float("inf")) | (token >= q_width), candidate, _DRAFT_MARK)
-        candidate = tl.where((tl.abs(p) < float("inf")) | (token >= V), candidate, _TARGET_MARK)
+            candidate = tl.where((tl.abs(q) < float("inf")) | (token >= q_width), candidate, DRAFT_MARK)
+        candidate = tl.where((tl.abs(p) < float("inf")) | (token >= V), candidate, TARGET_MARK)
         best = tl.maximum(best, candidate)
-    return tl.max(best, axis=0)
+    return tl.max(best, axis=0), tl.sum(units, axis=0)
 
 
 @triton.jit
@@ -121,8 +166,8 @@ def write_row(
 ):
     """Write a row's outcome from its best candidate: accepted drafts, the token that follows, −1, or a refusal."""
     bad = tl.where(best == 0, 6, 0)
-    bad = tl.where(best == _DRAFT_MARK, 5, bad)
-    bad = tl.where(best == _TARGET_MARK, 4, bad)
+    bad = tl.where(best == DRAFT_MARK, 5, bad)
+    bad = tl.where(best == TARGET_MARK, 4, bad)
     status = tl.where((status == 0) & (bad > 0), bad | (n << 8), status)
     fine = status == 0
     token = 0x7FFFFFFF - (best & 0x7FFFFFFF)

@@ -1,15 +1,16 @@
-"""The kernel behind the from-logits form: largest value and sum of every row that a verification can need.
+"""The first of two kernels where drafts have logits: largest value and sum of every row that a verification can need.
 
 Invariant: a row behind the last draft is not read; the tiles' partial results are merged in the order of the tiles, so
-that the numbers depend on the tile's size but not on the number of splits. The torch reference is
-`specdec_kernels.logits.softmax`. It does not know what the rows are used for.
+that the numbers depend on the tile's size but not on the number of splits; a row's scratch (an arrival counter for each
+index) is all zeros before a launch and after it. The torch reference is `specdec_kernels.logits.softmax`. It does not
+know what the rows are used for.
 """
 # mypy: allow-untyped-defs, allow-untyped-decorators, allow-incomplete-defs, allow-untyped-calls
 
 import triton
 import triton.language as tl
 
-from specdec_kernels.triton_scan import inspect_drafts
+from specdec_kernels.triton_scan import inspect_drafts, inverse_of, own_scratch
 
 __all__ = ["statistics_kernel"]
 
@@ -19,13 +20,14 @@ def statistics_kernel(
     draft_ptr,
     q_ptr,
     p_ptr,
-    temperature_ptr,
-    partial_ptr,
-    arrivals_ptr,
+    temperature,
+    scratch_ptr,
     statistics_ptr,
+    partial_ptr,
     K,
     V,
     tiles,
+    PER_ROW: tl.constexpr,
     BLOCK_K: tl.constexpr,
     BLOCK_V: tl.constexpr,
     BLOCK_TILES: tl.constexpr,
@@ -43,7 +45,7 @@ def statistics_kernel(
     _k, _draft, count, _code = inspect_drafts(draft_ptr, row, K, V, BLOCK_K)
     of_target = index <= K
     needed = (of_target & (index <= count)) | ((index > K) & (index - K - 1 < count))
-    inverse_temperature = tl.div_rn(1.0, tl.load(temperature_ptr + row))
+    inverse_temperature = inverse_of(temperature, row, PER_ROW)
     flat = row * (2 * K + 1) + index
     p_offset = (row * (K + 1) + index) * V
     q_offset = (row * K + index - K - 1) * V
@@ -64,8 +66,9 @@ def statistics_kernel(
         tl.store(at, top)
         tl.store(at + 1, total)
     # 3. The last to arrive merges all tiles.
+    arrivals_ptr = own_scratch(scratch_ptr, row, K) + index
     tl.debug_barrier()
-    arrived = tl.atomic_add(arrivals_ptr + flat, tl.full([], 1, tl.int64))
+    arrived = tl.atomic_add(arrivals_ptr, tl.full([], 1, tl.int64))
     if arrived == splits - 1:
         each = tl.arange(0, BLOCK_TILES)
         mine = each < tl.where(needed, tiles, 0)
@@ -78,4 +81,4 @@ def statistics_kernel(
         whole = tl.where(fine, tl.sum(totals * tl.exp(tops - whole_top), axis=0), float("nan"))
         tl.store(statistics_ptr + flat * 2, whole_top)
         tl.store(statistics_ptr + flat * 2 + 1, whole)
-        tl.store(arrivals_ptr + flat, tl.full([], 0, tl.int64))
+        tl.store(arrivals_ptr, tl.full([], 0, tl.int64))

@@ -27,11 +27,21 @@ class Verdict:
 
     `accepted` int64 `[B]`: drafts that stand. `tokens` int64 `[B, K + 1]`: the accepted drafts, then the correction or
     the bonus, then −1. `degenerate` bool `[B]`: the residual was empty and the target's row was used in its place.
+    `status` int64 `[B]`: what is wrong with each row, where nobody has looked yet; None where all rows were judged.
     """
 
     accepted: Tensor
     tokens: Tensor
     degenerate: Tensor
+    status: Tensor | None = None
+
+    def check(self) -> None:
+        """Raise for the first row that could not be judged, as `refuse` does: one copy to the host.
+
+        Without `status` that has been done, and there is nothing to do.
+        """
+        if self.status is not None:
+            refuse(self.status.tolist())
 
 
 def refuse(statuses: list[int]) -> None:

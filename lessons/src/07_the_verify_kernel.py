@@ -592,8 +592,8 @@ print(f"loads of p and q: {loads} = 2 · 1000 + {loads - 2000}")
 # %% [markdown]
 # Mostly, though, the target gives **logits**. Then a probability needs the sum over its whole row, and every row with a
 # draft must be read once, whoever does it. What can be saved is the rest. An eager softmax of γ + 1 rows reads all, and
-# *writes* all; then somebody reads the row that matters. The kernel keeps two numbers of each row, its largest logit
-# and the sum behind it, and computes the probabilities of row n again when it gets there. For the target's side:
+# *writes* all; then somebody reads the row that matters. The kernels keep two numbers of each row, its largest logit
+# and the sum behind it, and compute the probabilities of row n again when they get there. For the target's side:
 
 # %%
 softmax_then_row = ((gamma + 1) + (gamma + 1) + 1) * row_bytes
@@ -606,6 +606,11 @@ print(f"ratio {softmax_then_row / sums_then_row:.2f}")
 # %% [markdown]
 # Not five to one, but less than two to one. "We read only one row" is true of probabilities, and half true of logits.
 #
+# That takes two launches: nobody can start on row n before the sums are there. When the drafts are one-hot, one launch
+# does. The residual is then p without the drafted token, and a race needs no sum, since a common factor changes no
+# winner. So each program runs the race of its row at once, on logits, and whoever arrives last picks the row. It costs
+# arithmetic on rows that nobody wants, and saves a row of reading and a launch.
+#
 # ## Compile it for a GPU that is not here
 #
 # Interpreting says that the arithmetic is right. It does not say that a compiler takes the kernel. That can be asked
@@ -617,12 +622,13 @@ from specdec_teach.exercises.ahead import compile_for
 
 types = {
     "*i64": "draft_ptr seed_ptr position_ptr scratch_ptr accepted_ptr tokens_ptr status_ptr",
-    "*fp32": "q_ptr p_ptr statistics_ptr temperature_ptr uniform_ptr",
+    "*fp32": "q_ptr p_ptr statistics_ptr uniform_ptr",
     "*i1": "degenerate_ptr",
+    "fp32": "temperature",
     "i32": "K V tiles",
 }
 signature = {name: kind for kind, names in types.items() for name in names.split()}
-constants = {"BLOCK_RULE": False, "HAS_Q": True, "LOGITS": False, "GIVEN_U": False, "BLOCK_K": 8, "BLOCK_V": 1024}
+constants = {"HAS_Q": True, "LOGITS": False, "PER_ROW": False, "GIVEN_U": False, "BLOCK_K": 8, "BLOCK_V": 1024}
 real = compile_for(
     90, "specdec_kernels.triton_chain:chain_kernel", signature, constants, num_warps=8, enable_fp_fusion=False
 )

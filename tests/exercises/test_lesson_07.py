@@ -64,12 +64,13 @@ def test_the_real_kernel_compiles_ahead_of_time() -> None:
     pytest.importorskip("triton")
     types = {
         "*i64": "draft_ptr seed_ptr position_ptr scratch_ptr accepted_ptr tokens_ptr status_ptr",
-        "*fp32": "q_ptr p_ptr statistics_ptr temperature_ptr uniform_ptr",
+        "*fp32": "q_ptr p_ptr statistics_ptr uniform_ptr",
         "*i1": "degenerate_ptr",
+        "fp32": "temperature",
         "i32": "K V tiles",
     }
     signature = {name: kind for kind, names in types.items() for name in names.split()}
-    constants = {"BLOCK_RULE": False, "HAS_Q": True, "LOGITS": False, "GIVEN_U": False, "BLOCK_K": 8, "BLOCK_V": 1024}
+    constants = {"HAS_Q": True, "LOGITS": False, "PER_ROW": False, "GIVEN_U": False, "BLOCK_K": 8, "BLOCK_V": 1024}
     made = compile_for(90, "specdec_kernels.triton_chain:chain_kernel", signature, constants, num_warps=8)
     assert (made.target, made.spills, made.overflows) == ("sm_90", 0, ())
     assert 0 < made.registers < 128

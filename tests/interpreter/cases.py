@@ -39,9 +39,9 @@ class Case:
             return False
         if self.ragged and (self.batch == 1 or self.length == 0):
             return False
-        steps = {"rejection": 1, "block": max(self.length, 1), "coupled": self.length + 1}[self.rule]
+        steps = 1 if self.rule == "rejection" else self.length + 1
         if self.form != "p":
-            steps += (1 if self.one_hot else 2) * self.length + 1
+            steps = self.length + 1 if self.one_hot else steps + 2 * self.length + 1
         return self.batch * steps * self.splits <= MOST_PROGRAMS
 
     @property

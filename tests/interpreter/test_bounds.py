@@ -79,7 +79,7 @@ def test_the_guard_guards() -> None:
 @pytest.mark.parametrize("rule", ["rejection", "block", "coupled"])
 def test_verification_stays_inside(rule: str, at_end: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Inputs, outputs, scratch and statistics, with widths that fill a tile and that do not."""
-    from specdec_kernels import triton_launch
+    from specdec_kernels import triton_launch, workspace
 
     def empty(*shape: int, dtype: torch.dtype, device: Any) -> Tensor:
         return _guarded(shape, dtype, at_end)
@@ -87,15 +87,17 @@ def test_verification_stays_inside(rule: str, at_end: bool, monkeypatch: pytest.
     def zeros(*shape: int, dtype: torch.dtype, device: Any) -> Tensor:
         return _guarded(shape, dtype, at_end).zero_()
 
-    kept = {name: getattr(torch, name) for name in ("int64", "bool", "float32", "bfloat16")}
+    kept = {name: getattr(torch, name) for name in ("int64", "bool", "float32")}
 
     def work() -> None:
-        triton_launch.torch = SimpleNamespace(**kept, empty=empty, zeros=zeros)  # type: ignore[assignment]
+        workspace.torch = SimpleNamespace(**kept, empty=empty, zeros=zeros)  # type: ignore[assignment]
         for length, width, form, one_hot in (
             (0, 5, "p", True),
             (3, 16, "p", False),
             (2, 21, "float16", True),
             (1, 7, "float32", False),
+            (3, 16, "float32", True),
+            (2, 21, "float32", False),
         ):
             case = Case(rule, 2, length, width, length > 0, one_hot or rule == "coupled", form, 2, False, False)
             given = [_moved(tensor, at_end) for tensor in tensors(case).values()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from specdec_kernels import noise, reference, verify_chain, verify_chain_logits
 from specdec_kernels.errors import SpecDecError
 from specdec_kernels.logits import softmax
 from specdec_kernels.verdict import Verdict
+from specdec_kernels.workspace import allocate
 from tests.interpreter.cases import Case, every, pairwise, tensors
 
 PAIRWISE = pairwise()
@@ -48,7 +48,7 @@ def _compare(case: Case) -> None:
 
 def test_the_set_is_pairwise_and_small() -> None:
     assert len(PAIRWISE) <= 60
-    accepted = [_by_reference(tensors(case), case.rule)[0].accepted for case in PAIRWISE if case.width == 1000]
+    accepted = [_by_reference(tensors(case), case.rule)[0].accepted for case in PAIRWISE if case.width >= 1000]
     assert {0, 1} < {int(n) for row in accepted for n in row}
 
 
@@ -73,40 +73,55 @@ def test_neither_tiles_nor_splits_change_anything(rule: str) -> None:
         _same(_by_kernel(given, rule, tile=tile, splits=splits), right)
 
 
+@pytest.mark.parametrize("rule", ["rejection", "block", "coupled"])
+@pytest.mark.parametrize("shift", [0.0, 3.0, 150.0])
+def test_tiles_on_other_scales_are_merged(rule: str, shift: float) -> None:
+    """From logits: each tile races on its own scale, here apart by more than float32 can tell or by nothing."""
+    given: dict[str, Any] = tensors(Case(rule, 6, 3, 300, False, True, "float32", 1, False, False))
+    given["p"] *= 2.0
+    given["p"] += shift * (torch.arange(300) // 64 % 3)
+    given["drafts"] = given["p"][:, :3].argmax(-1)
+    right = _by_reference(given, rule)
+    assert right[1].eq(0).all()
+    assert right[0].accepted.max() > right[0].accepted.min()
+    for tile, splits in ((512, 1), (64, 1), (64, 2), (32, 7)):
+        _same(_by_kernel(given, rule, tile=tile, splits=splits), right)
+
+
 def test_statistics_do_not_depend_on_splits() -> None:
     """From logits: the same bits for every number of splits of one tile size, and the softmax's numbers."""
     from specdec_kernels import triton_launch
 
-    case = Case("rejection", 2, 2, 1000, False, False, "float32", 1, False, False)
-    given = tensors(case)
-    sizes = {"BLOCK_K": 4, "BLOCK_V": 128}
-    inputs = (given["drafts"], given["q"], given["p"], given["temperature"])
-    first, *rest = [triton_launch._statistics(*inputs, 8, splits, sizes) for splits in (1, 2, 7, 8)]  # type: ignore[arg-type]
+    given = tensors(Case("rejection", 2, 2, 1000, False, False, "float32", 1, False, False))
+    found = []
+    for splits in (1, 2, 7, 8):
+        workspace = allocate(2, 2, 1000, torch.device("cpu"), 128, logits=True)
+        arguments = [given[name] for name in list(given)[:6]]
+        triton_launch.verify(*arguments, "rejection", given["temperature"], splits=splits, workspace=workspace)  # type: ignore[arg-type]
+        found.append(workspace.statistics)
+    first, *rest = found
     assert all(torch.equal(first, other) for other in rest)
     x = torch.cat([given["p"], given["q"]], 1).double() / given["temperature"].double()[:, None, None]  # type: ignore
     torch.testing.assert_close(first[..., 0].double(), x.amax(-1), rtol=1e-6, atol=0)
     torch.testing.assert_close(first[..., 1].double(), (x - x.amax(-1, keepdim=True)).exp().sum(-1), rtol=1e-5, atol=0)
 
 
-def test_the_scratch_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All zeros after a launch, so that it could be used again."""
+@pytest.mark.parametrize("rule", ["rejection", "block"])
+def test_one_launch_keeps_the_softmax_of_the_drafts(rule: str) -> None:
+    """One-hot drafts from logits: p of each and the share of the others, whatever the splits, in the same bits."""
     from specdec_kernels import triton_launch
 
-    kept: list[Tensor] = []
-
-    def zeros(*shape: int, **options: Any) -> Tensor:
-        kept.append(torch.zeros(*shape, **options))
-        return kept[-1]
-
-    double = SimpleNamespace(
-        **{name: getattr(torch, name) for name in ("empty", "int64", "bool", "float32", "bfloat16")}
-    )
-    monkeypatch.setattr(triton_launch, "torch", SimpleNamespace(**vars(double), zeros=zeros))
-    for rule in ("rejection", "block", "coupled"):
-        given = tensors(Case(rule, 2, 3, 40, False, rule == "coupled", "float32", 2, False, False))
-        _by_kernel(given, rule, tile=16, splits=3)
-    assert len(kept) == 6
-    assert all(scratch.eq(0).all() for scratch in kept)
+    given = tensors(Case(rule, 2, 3, 1000, False, True, "float32", 1, False, False))
+    found = []
+    for splits in (1, 3, 8):
+        workspace = allocate(2, 3, 1000, torch.device("cpu"), 128, logits=True)
+        arguments = [given[name] for name in list(given)[:6]]
+        triton_launch.verify(*arguments, rule, given["temperature"], splits=splits, workspace=workspace)  # type: ignore[arg-type]
+        found.append(workspace.statistics[:, :3])
+    assert all(torch.equal(found[0], other) for other in found[1:])
+    p = softmax(given["p"].double(), given["temperature"])[:, :3]  # type: ignore[union-attr, arg-type]
+    p_BK = p.gather(-1, given["drafts"][..., None])[..., 0]  # type: ignore[index]
+    torch.testing.assert_close(found[0].double(), torch.stack([p_BK, 1 - p_BK], -1), rtol=1e-5, atol=1e-7)
 
 
 def test_an_empty_residual() -> None:
@@ -182,9 +197,10 @@ def test_refusals_are_the_references(name: str, rule: str, changes: dict[str, An
 
 @pytest.mark.parametrize("rule", ["rejection", "block", "coupled"])
 @pytest.mark.parametrize("value", [NAN, float("inf"), float("-inf")])
-def test_logits_without_a_softmax(rule: str, value: float) -> None:
+@pytest.mark.parametrize("one_hot", [True, False])
+def test_logits_without_a_softmax(rule: str, value: float, one_hot: bool) -> None:
     """A whole row of −inf, one NaN, or one +inf: the same refusal, and rows beside it are judged."""
-    given = tensors(Case(rule, 3, 2, 40, False, rule == "coupled", "float32", 1, False, False))
+    given = tensors(Case(rule, 3, 2, 40, False, one_hot or rule == "coupled", "float32", 1, False, False))
     given["p"][1, 0, slice(None) if value == float("-inf") else 7] = value  # type: ignore[index]
     right = _by_reference(given, rule)
     assert right[1].tolist() == [0, 4, 0]

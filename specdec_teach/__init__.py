@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from specdec_teach.result import Result as Result
     from specdec_teach.result import Stats as Stats
     from specdec_teach.sampling import Sampling as Sampling
+    from specdec_teach.scheduler import Scheduler as Scheduler
+    from specdec_teach.timeline import Timeline as Timeline
     from specdec_teach.trace import Cycle as Cycle
     from specdec_teach.trace import Decision as Decision
     from specdec_teach.trace import Trace as Trace
@@ -54,8 +56,10 @@ _HOME = {
     "Result": "specdec_teach.result",
     "Sampling": "specdec_teach.sampling",
     "ScriptedDrafter": "specdec_teach.drafters.scripted",
+    "Scheduler": "specdec_teach.scheduler",
     "SpecDecError": "specdec_kernels.errors",
     "Stats": "specdec_teach.result",
+    "Timeline": "specdec_teach.timeline",
     "Trace": "specdec_teach.trace",
     "exact_law": "specdec_teach.exact",
     "load_pair": "specdec_teach.pairs",

@@ -92,12 +92,9 @@ class Engine:
         self.drafter = drafter
         self.tokenizer = tokenizer
         self.cache = cache
+        self.debug = debug
         self.parts = Parts()
         self.observers: list[Observer] = []
-        if debug:
-            from specdec_teach.invariants import Watch
-
-            self.observers.append(Watch())
 
     def variant(self, **changes: object) -> Engine:
         """Return an engine like this one with some attributes replaced, without observers; this one stays as it is."""

@@ -103,10 +103,11 @@ def exact_law(
 
 def _one_cycle(stream: Stream) -> list[tuple[float, Stream]]:
     """Return every way the next cycle of `stream` can go, as (probability, stream after it)."""
+    shared = stream.engine.rule.by_position and not stream.sequence.sampling.greedy_now
     scripts: list[tuple[int, ...]] = [()]
     ways = []
     while scripts:
-        noise = _BranchNoise(scripts.pop(), stream.shares_noise)
+        noise = _BranchNoise(scripts.pop(), shared)
         twin = stream.fork(noise)
         twin.step()
         scripts.extend(noise.others)

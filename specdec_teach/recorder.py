@@ -62,15 +62,18 @@ def measure(proposal: Proposal, p_RV: Tensor, verdict: Verdict) -> _Measured:
     return _Measured(values_RN, ids_RN, alpha_K, ids_KW, stack_RV.gather(-1, ids_RW))
 
 
-def draw_numbers(proposal: Proposal, verdict: Verdict, first: int, by_position: bool, drawn: bool) -> Draws:
+def draw_numbers(
+    proposal: Proposal, verdict: Verdict, first: int, by_position: bool, drawn: bool, drafts_drawn: bool
+) -> Draws:
     """Say which draw numbers a cycle used that began with number `first`.
 
-    A rule by position draws a token in every row it judges; `drawn` is False where the last token needed no chance.
+    A rule by position draws a token in every row it judges; `drawn`, `drafts_drawn`: whether chance had a part
+    in the last token, and in the drafts.
     """
     judged = [row for row, u in enumerate(verdict.uniforms) if u is not None]
     token = (first, verdict.accepted + 1) if by_position else (first + verdict.accepted, 1)
     return Draws(
-        draft=(first, 0 if proposal.q_KV is None else len(proposal.tokens)),
+        draft=(first, len(proposal.tokens) if drafts_drawn and proposal.q_KV is not None else 0),
         accept=(first + min(judged, default=0), len(judged)),
         token=token if drawn else (token[0], 0),
     )

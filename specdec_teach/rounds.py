@@ -47,8 +47,8 @@ def run(streams: Items[Stream]) -> int:
     return ran
 
 
-def catch_up(streams: Items[Stream], chunk: int | None = None) -> list[Stream]:
-    """Compute what is committed and not yet computed, at most `chunk` tokens of each stream, in one forward.
+def catch_up(streams: Items[Stream]) -> list[Stream]:
+    """Compute what is committed and not yet computed, at most `stream.chunk` tokens of each, in one forward.
 
     Return the streams that are ready for a cycle.
     """
@@ -57,7 +57,7 @@ def catch_up(streams: Items[Stream], chunk: int | None = None) -> list[Stream]:
     lacking = [stream for stream in streams if stream.sequence.lacking]
     if lacking:
         start = perf_counter()
-        feeds = [stream.sequence.lacking[:chunk] for stream in lacking]
+        feeds = [stream.sequence.lacking[: stream.chunk] for stream in lacking]
         lacking[0].engine.target_runner.forward_rows([s.sequence.cache for s in lacking], feeds, [0] * len(lacking))
         share = (perf_counter() - start) / len(lacking)
         for stream, feed in zip(lacking, feeds, strict=True):

@@ -20,6 +20,7 @@ from specdec_kernels.errors import EngineFailure, SpecDecError
 from specdec_teach import events, rounds
 from specdec_teach.drafters.base import Proposal
 from specdec_teach.ending import Ending
+from specdec_teach.invariants import Watch
 from specdec_teach.limits import Limits
 from specdec_teach.noise import Noise
 from specdec_teach.policy import logprobs, processed
@@ -40,8 +41,9 @@ __all__ = ["Stream"]
 class Stream(Iterator[Cycle]):
     """Yields the record of a cycle per step. Made by `Engine.stream`; can be abandoned or interrupted at any event.
 
-    `error`: what the last cycle failed with, if it did. `fits`: the most drafts that the next cycle may make, where
-    somebody else sets a limit. `at_step`: the scheduler's step that the next cycle belongs to.
+    `progress`: what settled cycles add up to. `error`: what the last cycle failed with, if it did. A scheduler sets
+    `fits`, the most drafts that the next cycle may make, `chunk`, the most tokens to catch up with at once, and
+    `at_step`, the step that the next cycle belongs to.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Stream(Iterator[Cycle]):
         self.engine, self.sequence, self.limits, self.meta = engine, sequence, limits, meta
         self.error: SpecDecError | None = None
         self.fits: int | None = None
+        self.chunk: int | None = None
         self.at_step: int | None = None
         self._gamma, self._kept, self._now = gamma, record, False
         drafts = meta.speculate and limits.gamma(gamma, len(sequence.tokens)) > 0  # γ never grows along a text
@@ -67,15 +70,18 @@ class Stream(Iterator[Cycle]):
         self._draft_ready = False
         self._fed, self._adopted, self._feeding = 0, 0, 0.0
         self._outcome: Outcome | None = None
-        self._closed = False
-        self._delivered = -1
+        self._closed, self._delivered = False, -1
+        self._draws_drafts = self.drafter is not None and self.drafter.exact and not sequence.sampling.greedy_now
+        self._watch = Watch() if engine.debug else None
+        if self._watch is not None:
+            self._watch.expect(meta, sequence.prompt_length)
         self._cycles: deque[Pending] = deque(maxlen=keep)
-        self._progress = Progress(Stats(), ending, "", (), limits.finished(len(sequence.tokens)))
+        self.progress = Progress(Stats(), ending, "", (), limits.finished(len(sequence.tokens)))
 
     @property
     def finish_reason(self) -> FinishReason | None:
         """Why the text has ended, None while it goes on."""
-        return self._progress.reason
+        return self.progress.reason
 
     @property
     def goes_on(self) -> bool:
@@ -85,22 +91,17 @@ class Stream(Iterator[Cycle]):
     @property
     def waits(self) -> bool:
         """Whether a cycle can be worked out: the text goes on and the last cycle is settled."""
-        return self._outcome is None and self._progress.reason is None
-
-    @property
-    def shares_noise(self) -> bool:
-        """Whether draft and target meet the same noise at a position (coupled verification)."""
-        return self.engine.rule.by_position and not self.sequence.sampling.greedy_now
+        return self._outcome is None and self.progress.reason is None
 
     def __next__(self) -> Cycle:
         """Run one cycle and return its record."""
         self._now = True
-        last = self._progress.last
+        last = self.progress.last
         waits = self._outcome is None and last is not None and last.shell.index > self._delivered
         if not waits and not self.step():
             raise StopIteration
-        assert self._progress.last is not None
-        cycle = self._progress.last.cycle()
+        assert self.progress.last is not None
+        cycle = self.progress.last.cycle()
         self._delivered = cycle.index
         return cycle
 
@@ -110,8 +111,9 @@ class Stream(Iterator[Cycle]):
 
     def rewind(self) -> None:
         """Leave nothing computed past what is committed, as after an interrupt; take over what others published."""
-        sequence = self.sequence
-        sequence.cache.rollback(min(sequence.cache.pointer, len(sequence.tokens) - 1))
+        sequence, settled = self.sequence, len(self.sequence.tokens) - 1
+        if sequence.cache.pointer > settled:  # a rollback that moves nothing would give reserved blocks back
+            sequence.cache.rollback(settled)
         if sequence.cache.pointer == 0 and len(sequence.tokens) > 1:
             self._adopted = sequence.cache.adopt(sequence.tokens[:-1])
 
@@ -138,18 +140,22 @@ class Stream(Iterator[Cycle]):
 
     def preempt(self) -> None:
         """Give the memory of both caches back; what was computed is computed again when the request goes on."""
-        assert self._outcome is None, "a cycle is settled before its request is preempted"
         self.sequence.cache.release()
         self.sequence.draft = None
         self._draft_ready = False
+        self._fed = 0 if self._prefill is None else self._fed
+
+    def next_gamma(self) -> int:
+        """Return how many drafts the next cycle asks for."""
+        gamma = self.limits.gamma(self._gamma, len(self.sequence.tokens)) if self.drafter is not None else 0
+        return gamma if self.fits is None else min(gamma, self.fits)
 
     def plan(self) -> Plan:
         """Begin a cycle: how many drafts to ask for, and which random numbers it starts with."""
         sequence, rule = self.sequence, self.engine.rule
-        index, before = self._progress.stats.cycles, len(sequence.tokens)
+        index, before = self.progress.stats.cycles, len(sequence.tokens)
         sequence.number = first = before if rule.by_position else sequence.number
-        gamma = self.limits.gamma(self._gamma, before) if self.drafter is not None else 0
-        gamma = gamma if self.fits is None else min(gamma, self.fits)
+        gamma = self.next_gamma()
         at_start = (sequence.cache.pointer, self.draft_pointer())
         self._tell(lambda: events.CycleStarted(index, before, gamma, sequence.row))
         return Plan(index, gamma, before, at_start, first, perf_counter())
@@ -185,12 +191,12 @@ class Stream(Iterator[Cycle]):
         drawn = not (sequence.sampling.greedy_now and rule.lossless)
         emitted = (*proposal.tokens[: verdict.accepted], verdict.token)
         full = limits.finished(plan.before + len(emitted)) is not None
-        ended = self._progress.ending.feed(emitted, last=full)
+        ended = self.progress.ending.feed(emitted, last=full)
         emitted = emitted[: ended.kept]
         reason = ended.reason or limits.finished(plan.before + ended.kept)
         self._tell(lambda: events.Verified(index, verdict.accepted, verdict.token, verdict.kind, sequence.row))
         logs = logprobs(scores_RV, p_RV, emitted, sequence.sampling)
-        draws = draw_numbers(proposal, verdict, plan.first, rule.by_position, drawn)
+        draws = draw_numbers(proposal, verdict, plan.first, rule.by_position, drawn, self._draws_drafts)
         self._outcome = Outcome(
             plan, highest, proposal, forced, p_RV, verdict, emitted, ended, logs, reason, draws,
             plan.first + plan.gamma + 1, (*spent, verifying), rows,
@@ -211,12 +217,15 @@ class Stream(Iterator[Cycle]):
             sequence.cache.publish(sequence.tokens)
             if self.drafter is not None:
                 self.drafter.commit(sequence)
-            if self._progress.stats.cycles == plan.index:
-                self._progress = self._count(outcome)
+            if self.progress.stats.cycles == plan.index:
+                self.progress = self._count(outcome)
                 self._fed = 0
                 sequence.cache.mark()
             self._tell_settled(outcome)
-        self._close()
+        reason = self.progress.reason
+        if reason is not None and not self._closed:
+            self._tell(lambda: events.Finished(reason, sequence.row))
+            self._closed = True
         self._outcome = None
         return outcome is not None
 
@@ -228,17 +237,17 @@ class Stream(Iterator[Cycle]):
         other = (perf_counter() - outcome.plan.began) / outcome.rows - sum(outcome.spent)
         seconds = Seconds(*outcome.spent, other=max(0.0, other))
         drafted, degenerate = len(outcome.proposal.tokens), outcome.verdict.degenerate and not cut
-        stats = self._progress.stats.plus(drafted, kept, len(outcome.emitted), stop_cut, degenerate, seconds)
+        stats = self.progress.stats.plus(drafted, kept, len(outcome.emitted), stop_cut, degenerate, seconds)
         record = None
-        if self._kept or self._now or self.engine.observers:
+        if self._kept or self._now or self.engine.observers or self._watch is not None:
             record = self._write(outcome, kept, stop_cut, seconds)
             if self._kept and (not self._cycles or self._cycles[-1].shell.index < outcome.plan.index):
                 self._cycles.append(record)
         return Progress(
             stats,
             outcome.fed.after,
-            self._progress.text + outcome.fed.piece,
-            self._progress.logprobs + outcome.logprobs,
+            self.progress.text + outcome.fed.piece,
+            self.progress.logprobs + outcome.logprobs,
             outcome.reason,
             record,
         )
@@ -279,19 +288,14 @@ class Stream(Iterator[Cycle]):
         return None if self.drafter is None else self.drafter.pointer(self.sequence)
 
     def _tell_settled(self, outcome: Outcome) -> None:
-        record, index, row = self._progress.last, outcome.plan.index, self.sequence.row
+        record, index, row = self.progress.last, outcome.plan.index, self.sequence.row
+        if self._watch is not None and record is not None:
+            self._watch.on_event(events.CycleFinished(record))
         if record is None or not self.engine.observers:
             return
         self._tell(lambda: events.Committed(index, outcome.emitted, row))
         self._tell(lambda: events.RolledBack(index, record.shell.target_kv, record.shell.draft_kv, row))
         self._tell(lambda: events.CycleFinished(record, row))
-
-    def _close(self) -> None:
-        """Tell the end of the text, once."""
-        reason = self._progress.reason
-        if reason is not None and not self._closed:
-            self._tell(lambda: events.Finished(reason, self.sequence.row))
-            self._closed = True
 
     def _tell(self, build: events.Builder) -> None:
         observers = self.engine.observers
@@ -308,7 +312,7 @@ class Stream(Iterator[Cycle]):
 
     def result(self) -> Result:
         """Return what has been committed so far; `finish_reason` is None while the text goes on."""
-        progress = self._progress
+        progress = self.progress
         reported = progress.logprobs if self.sequence.sampling.logprobs else None
         tokens = tuple(self.sequence.new_tokens[: progress.stats.emitted])
         return Result(
@@ -321,9 +325,9 @@ class Stream(Iterator[Cycle]):
 
     def _writer(self) -> Callable[[], Trace]:
         """Return what writes the trace out as it stands now."""
-        settled = self._progress.stats.cycles
+        settled = self.progress.stats.cycles
         records = [record for record in self._cycles if record.shell.index < settled]
-        run = Run(self.meta, self.sequence.prompt_length, self._prefill, self._progress.reason, settled)
+        run = Run(self.meta, self.sequence.prompt_length, self._prefill, self.progress.reason, settled)
         return run.writer(records, self.sequence.tokens, self.engine.tokenizer)
 
     def fork(self, noise: Noise) -> Stream:
@@ -335,12 +339,12 @@ class Stream(Iterator[Cycle]):
             self.engine,
             sequence,
             self.limits,
-            self._progress.ending,
+            self.progress.ending,
             self.meta,
             self._gamma,
             self._cycles.maxlen,
             False,
         )
-        twin._prefill, twin._draft_ready = self._prefill, True
-        twin._progress = replace(self._progress, last=None)
+        twin._prefill, twin._draft_ready, twin._watch = self._prefill, True, None
+        twin.progress = replace(self.progress, last=None)
         return twin

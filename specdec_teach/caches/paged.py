@@ -207,6 +207,17 @@ class PagedCache:
         self.pointer = len(self._table) * size
         return self.pointer
 
+    def known(self, tokens: Items[int]) -> int:
+        """Return how many held blocks an empty cache would share if it adopted `tokens` now."""
+        size, key, shared = self.pool.size, b"", 0
+        for start in range(0, 0 if self._table else len(tokens) - size + 1, size):
+            key = chain_key(key, tokens[start : start + size])
+            block = self.pool.find(key)
+            if block is None:
+                break
+            shared += self.pool.holders[block] > 0
+        return shared
+
     def publish(self, tokens: Items[int]) -> None:
         """See `Cache.publish`: whole blocks of tokens that are both committed and computed."""
         size = self.pool.size

@@ -12,6 +12,8 @@
    cache, medians.
 6. Attention: the paged kernel against its reference in float64, and its time against torch's attention over the same
    slots, gathered beforehand and gathered each time, and against the time to read K and V.
+7. Logits: verification from bfloat16 logits in a workspace, captured once and replayed on other inputs, against the
+   reference behind a torch softmax; its time against that pair, and against the time to read every row once.
 
 --smoke runs the same code at tiny sizes, on a CPU too, to test the script itself: its times say nothing about a GPU.
 Prints a short table last; the exit status is 1 when a check failed.
@@ -34,10 +36,11 @@ import torch
 from torch import Tensor
 
 if __package__:  # imported by a test; a script finds its neighbours by their bare names
-    from benchmarks import gpu_attention
+    from benchmarks import gpu_attention, gpu_logits
     from benchmarks.gpu_timing import bytes_per_us, captured, median_us
 else:
     import gpu_attention
+    import gpu_logits
     from gpu_timing import bytes_per_us, captured, median_us
 from specdec_kernels import advance_lengths, append_kv, reference, triton_launch
 
@@ -236,10 +239,12 @@ def main() -> int:
         "merge": merge(sizes, device),
         "cache": cache(device),
         "attention": gpu_attention.check(looks, device),
+        "logits": gpu_logits.check(sizes, device),
         "times": times(sizes, device),
+        "logits_times": gpu_logits.times(sizes, device),
         "attention_times": gpu_attention.times(looks, device),
     }
-    checks = {name: result[name] for name in ("answers", "law", "merge", "cache", "attention")}
+    checks = {name: result[name] for name in ("answers", "law", "merge", "cache", "attention", "logits")}
     print(f"{result['device']}, torch {result['torch']}, {time.perf_counter() - start:.0f} s")
     for name, check in checks.items():
         rest = ", ".join(f"{key} {value}" for key, value in check.items() if key != "ok")
@@ -251,6 +256,7 @@ def main() -> int:
         name = f"{row['V']:>8} {row['B']:>3} {row['rule']:<10}"
         ratios = f"{row['eager'] / row['kernel']:>8.1f} {row['kernel'] / row['floor']:>8.1f}"
         print(f"{name} {row['kernel']:>10.1f} {row['call']:>9.1f} {row['eager']:>9.1f} {ratios}")
+    gpu_logits.show(result["logits_times"])
     gpu_attention.show(result["attention_times"])
     if args.json:
         args.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

@@ -28,13 +28,15 @@ __all__ = ["block_kernel", "prefix_weights", "standing"]
 
 
 @triton.jit
-def prefix_weights(p, q, k, count):
-    """Return w₁ … as a vector: element k is the weight of the prefix of k + 1 drafts."""
+def prefix_weights(p, q, k, count, HAS_Q: tl.constexpr):
+    """Return w₁ … as a vector: element k is the weight of the prefix of k + 1 drafts; q is 1 without HAS_Q."""
     weight = tl.full([], 1.0, tl.float32)
     weights = tl.full(p.shape, 1.0, dtype=tl.float32)
     for i in range(count):
         p_i = tl.sum(tl.where(k == i, p, 0.0), axis=0)
-        q_i = tl.sum(tl.where(k == i, q, 0.0), axis=0)
+        q_i = 1.0
+        if HAS_Q:
+            q_i = tl.sum(tl.where(k == i, q, 0.0), axis=0)
         product = weight * p_i
         whole = product >= q_i
         ratio = tl.where(whole, 1.0, tl.div_rn(product, tl.where(whole, 1.0, q_i)))
@@ -101,7 +103,7 @@ def block_kernel(
     late = first_status(number_code, k, BLOCK_K)
     status = tl.where(status == 0, late, status)
     # 2. The factor of p behind this prefix: 1 before the first draft and behind the last.
-    weights = prefix_weights(p_K, q_K, k, count)
+    weights = prefix_weights(p_K, q_K, k, count, HAS_Q)
     inner = (step > 0) & (step < count)
     scale = tl.where(inner, tl.sum(tl.where(k == step - 1, weights, 0.0), axis=0), 1.0)
     corrects = step < count

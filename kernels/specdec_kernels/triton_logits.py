@@ -160,15 +160,15 @@ def logits_kernel(
                 token = 0x7FFFFFFF - (found & 0x7FFFFFFF)
                 n = leading((token == draft) & (k < count) & (found > 0) & (found < DRAFT_MARK), k, count, BLOCK_K)
             else:
+                p_K = tl.load(statistics_ptr + k * 2, mask=k < count, other=0.0, cache_modifier=".cg")
                 if not GIVEN_U:
                     u = uniform(seed, position + k, 1)
-                p_K = tl.load(statistics_ptr + k * 2, mask=k < count, other=0.0, cache_modifier=".cg")
                 if BLOCK_RULE:
-                    weights = prefix_weights(p_K, tl.full(p_K.shape, 1.0, dtype=tl.float32), k, count)
-                    behind = tl.load(statistics_ptr + k * 2 + 3, mask=k + 1 < count, other=0.0, cache_modifier=".cg")
-                    n = standing(u, weights, weights * behind, k, count)
                     late = first_status(tl.where((k < count) & (found == TARGET_MARK), 4, 0), k, BLOCK_K)
                     status = tl.where(status == 0, late, status)
+                    weights = prefix_weights(p_K, p_K, k, count, False)
+                    behind = tl.load(statistics_ptr + k * 2 + 3, mask=k + 1 < count, other=0.0, cache_modifier=".cg")
+                    n = standing(u, weights, weights * behind, k, count)
                 else:
                     n = leading((u < p_K) & (k < count), k, count, BLOCK_K)
             best = tl.sum(tl.where(k == n, found, 0), axis=0)

@@ -19,7 +19,7 @@ def test_it_runs() -> None:
     environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT / "kernels")}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert [line[:4] for line in done.stdout.splitlines()[1:6]] == ["ok  "] * 5
+    assert [line[:4] for line in done.stdout.splitlines()[1:7]] == ["ok  "] * 6
 
 
 def test_its_chi_square_sees_a_bias() -> None:
@@ -70,3 +70,21 @@ def test_its_attention_check_fails_for_a_broken_kernel(monkeypatch: pytest.Monke
     for broken in (sees_too_much, spoils):
         monkeypatch.setattr(gpu_attention, "paged_attention", broken)
         assert not gpu_attention.check(sizes, "cpu")["ok"]
+
+
+def test_its_check_of_logits_fails_for_a_broken_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer that is off by one token, in the plain call or in the workspace alone."""
+    from benchmarks import gpu_logits, gpu_verify
+
+    sizes, right = gpu_verify.Sizes.smoke(), gpu_logits.call
+    for replayed in (True, False):
+
+        def broken(*arguments: Any, replayed: bool = replayed) -> Any:
+            verdict = right(*arguments)
+            if arguments[3] == "triton" and (len(arguments) == 5) == replayed:
+                verdict.tokens[-1, 0] += 1
+            return verdict
+
+        monkeypatch.setattr(gpu_logits, "call", broken)
+        found = gpu_logits.check(sizes, "cpu")
+        assert (found["ok"], found["replayed"] > 0, found["differ"] > 0) == (False, replayed, not replayed)

@@ -29,7 +29,7 @@ def expected_tokens(engine: sd.Engine) -> float:
 
 
 def test_block_accepts_at_least_as_much_on_sixty_pairs() -> None:
-    """Exact expectations on random pairs, V = 3 and 4, γ = 2 and 3; and it is really more on most of them."""
+    """Exact expectations on random pairs, V = 3 and 4, γ = 2 and 3: 3.1 % more tokens a cycle on the average."""
     generator = torch.Generator().manual_seed(1)
     gains = []
     for run in range(60):
@@ -38,8 +38,8 @@ def test_block_accepts_at_least_as_much_on_sixty_pairs() -> None:
         plain, block = (expected_tokens(tabular(p, q, gamma, "sample", rule)) for rule in ("rejection", "block"))
         gains.append(block / plain - 1)
     assert min(gains) > -1e-12
-    assert sum(gain > 1e-6 for gain in gains) > 40
-    assert 0.002 < sum(gains) / len(gains) < 0.08
+    assert sum(gain > 1e-6 for gain in gains) == 60
+    assert [round(100 * gain, 1) for gain in (min(gains), sum(gains) / len(gains), max(gains))] == [0.0, 3.1, 12.3]
 
 
 @pytest.mark.parametrize("rule", ["rejection", "block"])

@@ -124,6 +124,22 @@ def test_one_launch_keeps_the_softmax_of_the_drafts(rule: str) -> None:
     torch.testing.assert_close(found[0].double(), torch.stack([p_BK, 1 - p_BK], -1), rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.parametrize("form", ["p", "float32"])
+@pytest.mark.parametrize("one_hot", [False, True])
+def test_block_weighs_the_rows_behind_each_prefix(form: str, one_hot: bool) -> None:
+    """Where the masses decide: forty rows of six ids, p far enough from q that prefixes of every length stand."""
+    given: dict[str, Any] = tensors(Case("block", 40, 3, 6, False, one_hot, form, 1, False, False))
+    if form == "p":
+        given["p"] = torch.randn(40, 4, 6, generator=torch.Generator().manual_seed(1)).softmax(-1)
+    else:
+        given["p"] = torch.randn(40, 4, 6, generator=torch.Generator().manual_seed(1))
+    if one_hot:
+        given["drafts"] = given["p"][:, :3].argmax(-1)
+    right = _by_reference(given, "block")
+    assert set(right[0].accepted.tolist()) == {0, 1, 2, 3}
+    _same(_by_kernel(given, "block", tile=8, splits=1), right)
+
+
 def test_an_empty_residual() -> None:
     """Both sides fall back to p, with the same token, and say so."""
     zero = torch.arange(3)

@@ -24,7 +24,7 @@ from specdec_teach.asking import (
     per_row,
     prompt_ids,
 )
-from specdec_teach.caches import KINDS, BlockPool
+from specdec_teach.caches import BlockPool
 from specdec_teach.drafters.base import Drafter
 from specdec_teach.ending import Ending
 from specdec_teach.events import Observer
@@ -54,7 +54,8 @@ class Engine:
     for prompts and results as text. `gamma`: draft length asked for in a cycle. `verify`: "rejection", "block",
     "coupled"; or a lossy rule, "typical", "threshold", "synthetic", also with its parameters (`specdec_teach.rules`).
     `cache`: the layout of the target's cache, "contiguous", "paged" (in blocks of `block_size` tokens, `blocks` of them
-    for a call, None: as many as it takes), "masked", "selective" or "recompute" (`specdec_teach.caches`).
+    for a call, None: as many as it takes), "masked", "selective" or "recompute" (`specdec_teach.caches`); a recurrent
+    target has "snapshot" instead.
     `backend`: who judges under an exact rule; "auto" is the Triton kernel on a GPU, else torch; "triton" without a GPU
     needs its interpreter. `debug`: check the invariants of every cycle as it ends. `observers`: objects with
     `on_event(event)`, told everything (`specdec_teach.events`).
@@ -78,8 +79,6 @@ class Engine:
         debug: bool = False,
     ) -> None:
         rule = rule_of(verify)
-        if cache not in KINDS:
-            raise unknown_name("cache=", cache, KINDS)
         if decoder not in ("auto", "hf"):
             raise unknown_name("decoder=", decoder, ("auto", "hf"))
         self.gamma = count("gamma", gamma, 0, "0 for plain decoding, or how many tokens to draft in a cycle")
@@ -91,7 +90,7 @@ class Engine:
             drafter.check(self.target_runner.vocab)
         self.drafter = drafter
         self.tokenizer = tokenizer
-        self.cache = cache
+        self.cache = self.target_runner.layout(cache)
         self.debug = debug
         self.parts = Parts()
         self.observers: list[Observer] = []
@@ -220,7 +219,7 @@ class Engine:
         cache: str | None = None,
     ) -> Stream:
         """Return a request that has not begun; what `stream` does, with its place in a batch and a pool to share."""
-        keep, kind = kept(trace), cache or self.cache
+        keep, kind = kept(trace), self.target_runner.layout(cache or self.cache)
         if not isinstance(sampling, Sampling):
             raise InvalidInput(
                 f"sampling is a {type(sampling).__name__}; give sd.Sampling(...) or a list of them for a batch"

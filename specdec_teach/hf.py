@@ -2,16 +2,18 @@
 
 `ModelRunner` runs any causal LM of transformers on our caches: feed each sequence its tokens at its write pointer, get
 the logits rows that were asked for. Masks are made by transformers, so windowed attention works too: all keys stay in
-the cache and the window lives in the mask. Sequences of different lengths share a forward as a padded batch does.
+the cache and the window lives in the mask. Sequences of different lengths share a forward as a padded batch does, and
+a model that would mistake the padding for tokens is fed row by row. One with a state of its own is fed by `states`.
 Invariant: after a forward every pointer stands as many tokens further as were fed, or the caches are as they were.
 It does not know proposals, verification or sampling.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
 from pathlib import Path
-from typing import Any, final
+from typing import Any, cast, final
 
 import torch
 from safetensors.torch import load_file
@@ -27,11 +29,12 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 from transformers.cache_utils import Cache as TransformersCache
-from transformers.cache_utils import CacheLayerMixin
+from transformers.cache_utils import CacheLayerMixin, DummyLayer, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
-from specdec_kernels.errors import EngineFailure, InvalidInput, shown
-from specdec_teach.caches import BlockPool, Cache, new_cache
+from specdec_kernels.errors import EngineFailure, InvalidInput, shown, unknown_name
+from specdec_teach.caches import KINDS, BlockPool, Cache, SnapshotCache, new_cache
+from specdec_teach.states import StateFeeder, cache_argument, differs, probe_ids
 
 __all__ = [
     "CausalLMOutputWithPast",
@@ -45,7 +48,7 @@ __all__ = [
     "load_tokenizer",
 ]
 
-_ATTENTION_LAYERS = {"full_attention", "sliding_attention", "chunked_attention", "attention"}
+_KEYS_ONLY = (DynamicLayer, DynamicSlidingWindowLayer, DummyLayer)
 
 
 @final
@@ -96,8 +99,10 @@ class _RowsLayer(CacheLayerMixin):
 class ModelRunner:
     """A causal LM that can be fed at a cache's pointer and rolled back.
 
-    InvalidInput when `model` is no causal LM of transformers, keeps a recurrent state that cannot be rolled back,
-    or is in training mode.
+    `rolls_back`: its caches rewind to any position; a model with a recurrent state gets snapshots instead. `shares`:
+    rows of different lengths can share a forward; if not, they are fed one after the other.
+    InvalidInput when `model` is no causal LM of transformers, takes no cache, answers otherwise with a cache than
+    without, keeps a state that cannot be restored, or is in training mode.
     """
 
     def __init__(self, model: object, role: str) -> None:
@@ -107,31 +112,49 @@ class ModelRunner:
                 "such as load_pair().target"
             )
         config = model.config.get_text_config(decoder=True)
-        kinds = set(getattr(config, "layer_types", None) or ()) - _ATTENTION_LAYERS
         if model.config.is_encoder_decoder:
             raise InvalidInput(
                 f"the {role} {type(model).__name__} is an encoder-decoder model; give a decoder-only one"
             )
-        if model._is_stateful or kinds:
-            why = "a recurrent state" if model._is_stateful else f"layers of kind {', '.join(sorted(kinds))}"
-            raise InvalidInput(
-                f"the {role} {type(model).__name__} has {why}, which cannot be rolled back after a rejection; "
-                "give a model with attention layers only"
-            )
         if model.training:
             raise InvalidInput(f"the {role} is in training mode, where dropout changes its answers; call .eval() on it")
+        parameters = inspect.signature(model.forward).parameters
+        if cache_argument(parameters) is None:
+            raise InvalidInput(
+                f"the {role} {type(model).__name__} takes no cache, so it cannot be fed at a pointer; "
+                "give a model whose forward takes past_key_values"
+            )
         self.model = model
         self.layers = int(config.num_hidden_layers)
         self.vocab = int(config.vocab_size)
-        limit = getattr(config, "max_position_embeddings", None)
-        self.context: int | None = int(limit) if isinstance(limit, int) and limit > 0 else None
+        self.context = _context(config)
         self.name = str(model.config.name_or_path or type(model).__name__)
         self.revision = str(getattr(model.config, "_commit_hash", None) or "local")
         self.dtype = str(model.dtype).removeprefix("torch.")
+        self.rolls_back = not model._is_stateful and _keeps_only_keys(config)
+        self._positions, self._rows = "position_ids" in parameters, "logits_to_keep" in parameters
+        self._states = None if self.rolls_back else StateFeeder(model, role, self.vocab)
+        self.shares = self.rolls_back and (self._positions or self._tried(role))
+
+    def layout(self, kind: str) -> str:
+        """Return the kind of cache that a sequence gets where `kind` is asked for.
+
+        InvalidInput for an unknown kind, and for one that this model cannot have.
+        """
+        if self.rolls_back:
+            if kind not in KINDS:
+                raise unknown_name("cache=", kind, KINDS)
+            return kind
+        if kind not in ("contiguous", "snapshot"):
+            raise InvalidInput(
+                f"cache={shown(kind)} holds keys and values by slot, and {type(self.model).__name__} keeps a state "
+                "that has none; give 'snapshot', or leave cache= out"
+            )
+        return "snapshot"
 
     def new_cache(self, capacity: int, kind: str = "contiguous", pool: BlockPool | None = None) -> Cache:
         """Return an empty cache for one sequence of at most `capacity` tokens."""
-        return new_cache(kind, capacity, pool)
+        return new_cache(self.layout(kind), capacity, pool)
 
     def forward(self, cache: Cache, ids: list[int], keep: int) -> Tensor:
         """Feed `ids` at the pointer of `cache` and return the logits `[keep, V]` of the last `keep` of them.
@@ -141,9 +164,10 @@ class ModelRunner:
         return self.forward_rows([cache], [ids], [keep])[0]
 
     def forward_rows(self, caches: list[Cache], ids: list[list[int]], keeps: list[int]) -> list[Tensor]:
-        """Feed every sequence its own `ids` in one forward; return for each the logits `[keep, V]` of its last `keep`.
+        """Feed every sequence its own `ids`; return for each the logits `[keep, V]` of its last `keep`.
 
-        Rows may differ in length and in pointer. All caches move, or none does. EngineFailure as for `forward`.
+        One forward serves all of them where the model `shares`. Rows may differ in length and in pointer. All caches
+        move, or none does. EngineFailure as for `forward`.
         """
         for cache, fed, keep in zip(caches, ids, keeps, strict=True):
             if len(fed) < max(keep, 1):
@@ -152,26 +176,40 @@ class ModelRunner:
                 )
         for cache, fed in zip(caches, ids, strict=True):
             cache.reserve(len(fed))
+        rows = list(zip(caches, ids, keeps, strict=True))
+        with torch.inference_mode():
+            if self._states is not None:
+                return self._by_state(self._states, rows)
+            if self.shares or len(caches) == 1:
+                logits = self._run(caches, ids, keeps)
+            else:
+                logits = [self._run([cache], [fed], [keep])[0] for cache, fed, keep in rows]
+        for cache, fed in zip(caches, ids, strict=True):
+            cache.advance(len(fed))
+        return logits
+
+    def _run(self, caches: list[Cache], ids: list[list[int]], keeps: list[int]) -> list[Tensor]:
+        """Run one forward over all rows; no cache moves."""
         counts = [len(fed) for fed in ids]
         longest, past = max(counts), max(c.span(n) - n for c, n in zip(caches, counts, strict=True))
         plain = len(caches) == 1 and past == caches[0].pointer
-        wanted = [n - keep for n, keep in zip(counts, keeps, strict=True) if keep]
-        first = min(wanted, default=longest - 1)
+        first = min([n - keep for n, keep in zip(counts, keeps, strict=True) if keep], default=longest - 1)
         device = self.model.device
-        positions = [
-            [cache.pointer + min(at, n - 1) for at in range(longest)] for cache, n in zip(caches, counts, strict=True)
-        ]
-        with torch.inference_mode():
-            out = self.model(
-                input_ids=torch.tensor([fed + fed[-1:] * (longest - len(fed)) for fed in ids], device=device),
-                position_ids=torch.tensor(positions, device=device),
-                attention_mask=None if plain else self._mask(caches, counts, longest, past),
-                past_key_values=TransformersCache(
-                    layers=[_RowsLayer(caches, layer, counts, past) for layer in range(self.layers)]
-                ),
-                use_cache=True,
-                logits_to_keep=longest - first,
-            )
+        given: dict[str, Any] = {"logits_to_keep": longest - first} if self._rows else {}
+        if self._positions:
+            positions = [
+                [c.pointer + min(at, n - 1) for at in range(longest)] for c, n in zip(caches, counts, strict=True)
+            ]
+            given["position_ids"] = torch.tensor(positions, device=device)
+        out = self.model(
+            input_ids=torch.tensor([fed + fed[-1:] * (longest - len(fed)) for fed in ids], device=device),
+            attention_mask=None if plain else self._mask(caches, counts, longest, past),
+            past_key_values=TransformersCache(
+                layers=[_RowsLayer(caches, layer, counts, past) for layer in range(self.layers)]
+            ),
+            use_cache=True,
+            **given,
+        )
         logits: Tensor = out.logits
         if logits.dim() != 3 or logits.shape[1] < longest - first:
             raise EngineFailure(
@@ -179,9 +217,16 @@ class ModelRunner:
                 f"expected [{len(caches)}, {longest - first}, V]"
             )
         start = longest - logits.shape[1]
-        for cache, count in zip(caches, counts, strict=True):
-            cache.advance(count)
         return [logits[r, n - keep - start : n - start] for r, (n, keep) in enumerate(zip(counts, keeps, strict=True))]
+
+    def _by_state(self, states: StateFeeder, rows: list[tuple[Cache, list[int], int]]) -> list[Tensor]:
+        """Feed rows whose caches hold whole states, one row after the other."""
+        made = [states.feed(cast(SnapshotCache, cache), fed, keep) for cache, fed, keep in rows]
+        for (cache, _, _), (steps, _) in zip(rows, made, strict=True):
+            for count, state in steps:
+                cast(SnapshotCache, cache).put(state)
+                cache.advance(count)
+        return [logits for _, logits in made]
 
     def _mask(self, caches: list[Cache], counts: list[int], longest: int, past: int) -> Tensor:
         """Return which keys are real, int64 `[B, past + T]`: neither padding nor stale."""
@@ -190,6 +235,53 @@ class ModelRunner:
             for cache, count in zip(caches, counts, strict=True)
         ]
         return torch.tensor(rows, device=self.model.device)
+
+    @torch.inference_mode()
+    def _tried(self, role: str) -> bool:
+        """Try a model that is not told positions: whether rows of two lengths come out of a shared forward as alone.
+
+        InvalidInput when it answers otherwise with a cache than without.
+        """
+        ids = probe_ids(9, self.vocab)
+        rows = [(ids[3:], 1), (ids, 5)]
+        try:
+            fresh = [self.model(input_ids=torch.tensor([row], device=self.model.device)).logits[0] for row, _ in rows]
+            alone, together = self._twice(rows, shares=False), self._twice(rows, shares=True)
+        except Exception as error:  # whatever a strange model throws is a reason to refuse it
+            raise InvalidInput(
+                f"the {role} {type(self.model).__name__} fails when it is fed at a pointer ({shown(error)}); "
+                "give another model"
+            ) from None
+        if any(differs(a, f[-len(a) :]) for a, f in zip(alone, fresh, strict=True)):
+            raise InvalidInput(
+                f"the {role} {type(self.model).__name__} answers otherwise with a cache than without, so what it says "
+                "after a rejection cannot be trusted; give another model"
+            )
+        return not any(differs(t, a) for t, a in zip(together, alone, strict=True))
+
+    def _twice(self, rows: list[tuple[list[int], int]], *, shares: bool) -> list[Tensor]:
+        """Feed each row up to its split, then the rest; return the logits of the rest."""
+        self.shares = shares
+        caches: list[Cache] = [new_cache("contiguous", len(row)) for row, _ in rows]
+        self.forward_rows(caches, [row[:split] for row, split in rows], [0] * len(rows))
+        return self.forward_rows(caches, [row[n:] for row, n in rows], [len(row) - n for row, n in rows])
+
+
+def _keeps_only_keys(config: Any) -> bool:
+    """Whether transformers itself would keep nothing but keys and values for such a model."""
+    return all(type(layer) in _KEYS_ONLY for layer in DynamicCache(config=config).layers)
+
+
+def _context(config: Any) -> int | None:
+    """Return how many positions a model has, None for no limit.
+
+    Past its original length, long-rope turns every key another way than it was cached: the text ends there.
+    """
+    limit = getattr(config, "max_position_embeddings", None)
+    rope = getattr(config, "rope_parameters", None) or {}
+    if rope.get("rope_type") == "longrope":
+        limit = rope.get("original_max_position_embeddings", limit)
+    return int(limit) if isinstance(limit, int) and limit > 0 else None
 
 
 def llama_from_config(config: dict[str, object]) -> LlamaForCausalLM:

@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import BartConfig, BartForConditionalGeneration, MambaConfig, MambaForCausalLM
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    MambaConfig,
+    MambaForCausalLM,
+    OpenAIGPTConfig,
+    OpenAIGPTLMHeadModel,
+    RecurrentGemmaConfig,
+    RecurrentGemmaForCausalLM,
+)
 
 import specdec_teach as sd
 from specdec_teach.pairs import _same_vocabulary
@@ -21,8 +30,21 @@ def engine(**settings: Any) -> sd.Engine:
 
 
 def mamba() -> Any:
-    """A model with a recurrent state."""
+    """A model with a recurrent state, which it hands out."""
     return MambaForCausalLM(MambaConfig(vocab_size=64, hidden_size=16, num_hidden_layers=1, state_size=4)).eval()
+
+
+def recurrent_gemma() -> Any:
+    """A model with a recurrent state that it keeps to itself."""
+    config = RecurrentGemmaConfig(
+        vocab_size=64, hidden_size=16, intermediate_size=32, num_hidden_layers=3, num_attention_heads=2, lru_width=16
+    )
+    return RecurrentGemmaForCausalLM(config).eval()
+
+
+def first_gpt() -> Any:
+    """A model without a cache."""
+    return OpenAIGPTLMHeadModel(OpenAIGPTConfig(vocab_size=64, n_embd=16, n_layer=1, n_head=2)).eval()
 
 
 def bart() -> Any:
@@ -39,8 +61,19 @@ CASES: list[tuple[str, Callable[[], object], str]] = [
     ("unknown cache", lambda: engine(cache="continuous"), "Did you mean 'contiguous'?"),
     ("unknown mode", lambda: sd.ModelDrafter(TARGET, "argmin"), "Did you mean 'argmax'?"),  # type: ignore[arg-type]
     ("no model", lambda: sd.Engine("gpt2"), "give a causal language model"),
-    ("recurrent target", lambda: sd.Engine(mamba()), "cannot be rolled back"),
-    ("recurrent draft", lambda: sd.ModelDrafter(mamba()), "the draft MambaForCausalLM has a recurrent state"),
+    (
+        "hidden state in a target",
+        lambda: sd.Engine(recurrent_gemma()),
+        "hands out no state, so it cannot be rolled back",
+    ),
+    (
+        "hidden state in a draft",
+        lambda: sd.ModelDrafter(recurrent_gemma()),
+        "the draft RecurrentGemmaForCausalLM hands out no state",
+    ),
+    ("no cache", lambda: sd.Engine(first_gpt()), "OpenAIGPTLMHeadModel takes no cache"),
+    ("a state in blocks", lambda: sd.Engine(mamba(), cache="paged"), "cache='paged' holds keys and values by slot"),
+    ("snapshots without need", lambda: engine(cache="snapshot"), "unknown cache= 'snapshot'"),
     ("encoder-decoder", lambda: sd.Engine(bart()), "encoder-decoder"),
     ("training mode", lambda: sd.Engine(sd.testing.tiny_llama().train()), r"call .eval\(\)"),
     ("empty text", lambda: engine(tokenizer=object()).generate(""), "the prompt is empty"),

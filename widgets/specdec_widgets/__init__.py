@@ -1,8 +1,8 @@
-"""Views of a Trace: the cycle player for notebooks, the self-contained page, the still.
+"""Views of a Trace and of a Timeline: players for notebooks, self-contained pages, stills.
 
 `RENDERER` is what the entry point `specdec_teach.views` names. Invariant: importing this package loads no torch, no
 transformers, no engine and no widget library; the last one is loaded by `show` alone.
-It does not know how a trace was made.
+It does not know how a run was made.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from specdec_widgets import page, still
+from specdec_widgets import blocks, page, still
 
 if TYPE_CHECKING:
     from specdec_teach.timeline import Timeline
@@ -21,7 +21,7 @@ __all__ = ["RENDERER", "Views"]
 
 
 class Views:
-    """The renderer that draws a Trace in its three forms."""
+    """The renderer that draws a Trace, and a Timeline, in three forms each."""
 
     def show(self, trace: Trace, *, rerun: Callable[[int | None], Trace] | None = None) -> object:
         """Return a notebook widget that plays `trace`; `rerun(j)` makes the trace with a rejection forced at j."""
@@ -45,14 +45,10 @@ class Views:
 
     def timeline_to_html(self, timeline: Timeline, path: Path) -> Path:
         """Write a self-contained page and return its path."""
-        from specdec_widgets import blocks
-
-        return blocks.to_html(timeline, path)
+        return page.timeline_to_html(timeline, path)
 
     def timeline_to_svg(self, timeline: Timeline, step: int) -> str:
         """Return requests and blocks after one step as SVG text."""
-        from specdec_widgets import blocks
-
         return blocks.to_svg(timeline, step)
 
 

@@ -1,25 +1,29 @@
-"""Write a Trace as one HTML page that plays by itself, from a file, with no server and no network.
+"""Write a Trace or a Timeline as one HTML page that plays by itself, from a file, with no server and no network.
 
-The player's module travels as text and is imported through a Blob URL, because a page opened from a file may not load
-a module by path. Invariant: the page's own policy forbids every request, and no text of the trace can end its block.
-It does not know what the player draws.
+A player's module travels as text and is imported through a Blob URL, because a page opened from a file may not load
+a module by path. Invariant: the page's own policy forbids every request, and no text of a run can end its block.
+It does not know what the players draw.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 from functools import cache
 from html import escape
 from importlib.resources import files
 from pathlib import Path
 
 from specdec_kernels.errors import InvalidInput
+from specdec_teach.timeline import Timeline
 from specdec_teach.trace import Trace
+from specdec_widgets import blocks
+from specdec_widgets.serving import heading
 from specdec_widgets.still import image
 from specdec_widgets.words import describe
 
-__all__ = ["asset", "page", "to_html"]
+__all__ = ["asset", "page", "timeline_page", "timeline_to_html", "to_html"]
 
 POLICY = "default-src 'none'; script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; img-src data:"
 
@@ -40,13 +44,15 @@ h1 { font-size: 1.15rem; font-weight: 600; margin: 0; overflow-wrap: anywhere; }
 noscript img { max-width: 100%; }
 """
 
+IMPORT = re.compile(r'^import \{[^}]*\} from "\./([\w.]+)";\n', re.MULTILINE)
+
 BOOT = """
 const text = (id) => document.getElementById(id).textContent;
 const url = URL.createObjectURL(new Blob([text("player")], { type: "text/javascript" }));
 import(url).then(({ mount, memory }) => {
   URL.revokeObjectURL(url);
-  const store = memory({ trace: JSON.parse(text("trace")), step: 0, status: "", can_rerun: false });
-  mount(document.querySelector("main"), store);
+  const run = JSON.parse(text("DATA"));
+  mount(document.querySelector("main"), memory({ DATA: run, step: 0, status: "", can_rerun: false }));
   const page = document.documentElement, dark = matchMedia("(prefers-color-scheme: dark)");
   document.querySelector(".top button").addEventListener("click", () => {
     page.dataset.theme = (page.dataset.theme ?? (dark.matches ? "dark" : "light")) === "dark" ? "light" : "dark";
@@ -57,34 +63,55 @@ import(url).then(({ mount, memory }) => {
 
 @cache
 def asset(name: str) -> str:
-    """Return a file of `static/` as text."""
-    return files("specdec_widgets").joinpath("static", name).read_text(encoding="utf-8")
+    """Return a file of `static/` as text; a module takes in, once each, the modules that it imports.
+
+    >>> "import {" in asset("player.js")
+    False
+    """
+    taken: set[str] = set()
+
+    def whole(name: str) -> str:
+        if name in taken:
+            return ""
+        taken.add(name)
+        text = files("specdec_widgets").joinpath("static", name).read_text(encoding="utf-8")
+        return IMPORT.sub(lambda found: re.sub(r"^export (?!\{)", "", whole(found[1]), flags=re.MULTILINE), text)
+
+    return whole(name)
 
 
 def page(trace: Trace) -> str:
-    """Return the whole page as text."""
-    data = json.dumps(trace.to_dict(), ensure_ascii=True, separators=(",", ":"), allow_nan=False).replace(
-        "<", "\\u003c"
+    """Return the whole page of a Trace as text."""
+    return _document(describe(trace), "trace", trace.to_dict(), "player", image(trace), "one of its cycles")
+
+
+def timeline_page(timeline: Timeline) -> str:
+    """Return the whole page of a Timeline as text."""
+    return _document(
+        heading(timeline), "timeline", timeline.to_dict(), "timeline", blocks.image(timeline), "one of its steps"
     )
-    title = escape(describe(trace))
-    player = asset("player.js").replace("</script", "<\\/script")
-    still = image(trace)
+
+
+def _document(title: str, kind: str, run: dict[str, object], module: str, still: str, what: str) -> str:
+    data = json.dumps(run, ensure_ascii=True, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    script = asset(f"{module}.js").replace("</script", "<\\/script")
+    style = asset("player.css") + (asset("timeline.css") if module == "timeline" else "")
     return f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="{POLICY}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>{PAGE_CSS}{asset("player.css")}</style>
+<title>{escape(title)}</title>
+<style>{PAGE_CSS}{style}</style>
 </head>
 <body>
-<div class="top"><h1>{title}</h1><button type="button">light / dark</button></div>
+<div class="top"><h1>{escape(title)}</h1><button type="button">light / dark</button></div>
 <main></main>
-<noscript><p>This page plays the run with JavaScript; here is one of its cycles as a picture.</p>{still}</noscript>
-<script type="text/plain" id="player">{player}</script>
-<script type="application/json" id="trace">{data}</script>
-<script>{BOOT}</script>
+<noscript><p>This page plays the run with JavaScript; here is {what} as a picture.</p>{still}</noscript>
+<script type="text/plain" id="player">{script}</script>
+<script type="application/json" id="{kind}">{data}</script>
+<script>{BOOT.replace("DATA", kind)}</script>
 </body>
 </html>
 """
@@ -92,10 +119,18 @@ def page(trace: Trace) -> str:
 
 def to_html(trace: Trace, path: str | os.PathLike[str]) -> Path:
     """Write the page to `path`, whole or not at all, and return the path; InvalidInput when it cannot be written."""
-    target = Path(path)
+    return _write(page(trace), Path(path))
+
+
+def timeline_to_html(timeline: Timeline, path: str | os.PathLike[str]) -> Path:
+    """Write the page of a Timeline as `to_html` does."""
+    return _write(timeline_page(timeline), Path(path))
+
+
+def _write(text: str, target: Path) -> Path:
     part = target.with_name(target.name + ".part")
     try:
-        part.write_text(page(trace), encoding="utf-8")
+        part.write_text(text, encoding="utf-8")
         part.replace(target)
     except OSError as error:
         raise InvalidInput(

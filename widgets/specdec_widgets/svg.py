@@ -21,7 +21,7 @@ COLORS = {
     "amber": "#e69f00", "green": "#009e73", "red": "#d55e00", "blue": "#0072b2", "purple": "#cc79a7",
     "green-ink": "#00634a", "red-ink": "#9c3f00", "blue-ink": "#005a8e", "purple-ink": "#8a3566",
     "green-tint": "#dbf2ec", "red-tint": "#fae7dc", "blue-tint": "#dbebf5", "purple-tint": "#f8edf3",
-    "white": "#ffffff",
+    "white": "#ffffff", "sky": "#56b4e9", "yellow": "#f0e442", "yellow-ink": "#6b6200", "sky-ink": "#14618f",
 }  # fmt: skip
 
 SANS = "system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
@@ -107,8 +107,8 @@ class Canvas:
             f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" fill="{paint(fill)}"{extra}>{escape(text)}</text>'
         )
 
-    def close(self, width: float, height: float, title: str, desc: str) -> str:
-        """Return the finished picture."""
+    def close(self, width: float, height: float, title: str, desc: str, defs: str = "") -> str:
+        """Return the finished picture; `defs` holds patterns of its own."""
         patterns = "".join(
             f'<pattern id="specdec-{name}" width="{step}" height="{step}" patternUnits="userSpaceOnUse" '
             f'patternTransform="rotate({angle - 90})"><rect width="{wide:g}" height="{step}" fill="{COLORS[name]}"'
@@ -120,7 +120,7 @@ class Canvas:
             f'width="{width:.0f}" height="{height:.0f}" font-family="{SANS}">'
             f"<title>{escape(title)}</title><desc>{escape(desc)}</desc>"
             f"<style>.m{{font-family:{MONO};white-space:pre}}text{{font-variant-numeric:tabular-nums}}</style>"
-            f"<defs>{patterns}</defs>" + "\n".join(self._parts) + "</svg>\n"
+            f"<defs>{patterns}{defs}</defs>" + "\n".join(self._parts) + "</svg>\n"
         )
 
 

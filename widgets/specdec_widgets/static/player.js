@@ -7,106 +7,16 @@
  * It knows nothing of models, and it fetches nothing. Token texts enter the page as text nodes only.
  *
  * @typedef {{cycle: number, stage: string, k: number, target: number, draft: number|null}} Frame
- * @typedef {{get(key: string): any, set(key: string, value: any): void, on(key: string, f: () => void): () => void}} Store
  * @typedef {{key: string, cls: string, x: number, y: number, w?: number, h?: number, text?: string, glyph?: string,
  *   title?: string, pick?: number}} Item
  * @typedef {{key: string, cls: string, x1: number, y1: number, x2: number, y2: number}} Line
  */
 
-// ---------------------------------------------------------------- words and numbers
+import { clip, columns, GLYPH, labels, list, num, pair, percent, plural, prose, quote, sub } from "./words.js";
+import { button, el, icon, keyed, memory, onDark, option, put, svg, token } from "./elements.js";
 
-const BYTES = /^(?:<0x[0-9A-Fa-f]{2}>)+$/;
-const SUB = "₀₁₂₃₄₅₆₇₈₉";
-export const GLYPH = { accepted: "✓", rejected: "✗", unused: "·", cut: "✂", correction: "↺", bonus: "★" };
+export { columns, memory, num, pair };
 
-/** Make white space, control and direction characters visible. @param {string} piece */
-export function mark(piece) {
-  const edge = piece.replace(/^ +/, (s) => "␣".repeat(s.length)).replace(/(?<=\S) +$/, (s) => "␣".repeat(s.length));
-  return edge.replace(/\n/g, "↵").replace(/\t/g, "⇥").replace(
-    /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g,
-    (c) => "⟨" + c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0") + "⟩",
-  );
-}
-
-/** The label of every token of a sequence. Bytes that complete a character show it; the ones before it show "⋯".
- * @param {(number|null)[]} ids  @param {Record<string, string>} pieces  @returns {string[]} */
-export function labels(ids, pieces) {
-  const out = new Array(ids.length).fill("");
-  let run = [];
-  ids.forEach((id, i) => {
-    const piece = id === null ? "?" : pieces[id] ?? "#" + id;
-    if (!BYTES.test(piece)) {
-      run = [];
-      out[i] = piece === "" ? "∅" : mark(piece);
-      return;
-    }
-    out[i] = piece.replace(/<0x(..)>/g, "‹$1›");
-    for (const hex of piece.match(/[0-9A-Fa-f]{2}(?=>)/g)) {
-      const byte = parseInt(hex, 16);
-      if ((byte & 0xc0) !== 0x80) run = [];
-      run.push({ byte, i });
-      const lead = run[0].byte;
-      if (run.length !== (lead < 0x80 ? 1 : lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc2 ? 2 : 0)) continue;
-      try {
-        const text = new TextDecoder("utf-8", { fatal: true }).decode(Uint8Array.from(run, (b) => b.byte));
-        for (const b of run) out[b.i] = "⋯";
-        out[i] = mark(text);
-      } catch { /* not a character: the bytes stay visible */ }
-      run = [];
-    }
-  });
-  return out;
-}
-
-/** Token pieces as running text, its last `n` characters. @param {(number|null)[]} ids @param {Record<string, string>} pieces */
-export function prose(ids, pieces, n = 600) {
-  const bytes = [], encoder = new TextEncoder();
-  for (const id of ids.slice(-n)) {
-    const piece = id === null ? "…" : (pieces[id] ?? "").slice(-n);
-    if (BYTES.test(piece)) for (const hex of piece.match(/[0-9A-Fa-f]{2}(?=>)/g)) bytes.push(parseInt(hex, 16));
-    else bytes.push(...encoder.encode(piece));
-  }
-  const text = new TextDecoder().decode(Uint8Array.from(bytes)).replaceAll("\ufffd", "‹?›");
-  const cut = [...text].slice(-n).join("");
-  return cut.split("\n").map((line) => mark(line).replaceAll("␣", " ")).join("\n");
-}
-
-/** How many columns of a monospace font a label takes. @param {string} text */
-export const columns = (text) => [...text].reduce((n, c) => n + (c.codePointAt(0) >= 0x1100 && c !== "⟨" && c !== "⟩"
-  && !(c >= "‐" && c <= "⯿") ? 2 : 1), 0);
-
-/** Cut a label to n columns. @param {string} text @param {number} n */
-export function clip(text, n) {
-  if (columns(text.slice(0, 4 * n)) <= n && text.length <= 4 * n) return text;
-  let used = 1, out = "";
-  for (const c of text) {
-    used += columns(c);
-    if (used > n) break;
-    out += c;
-  }
-  return out + "…";
-}
-
-/** A probability: .61, .999, 1.00, .004, 3e−6. @param {number|null|undefined} v @param {number} [digits] */
-export function num(v, digits = 2) {
-  if (v === null || v === undefined) return "–";
-  if (v === 0) return "0";
-  if (v < 10 ** -digits / 2) return v < 9.5e-4 ? v.toExponential(0).replace("e-", "e−") : v.toPrecision(1).replace(/^0/, "");
-  for (let d = digits; v < 1 && d <= 4; d++) if (v.toFixed(d)[0] !== "1") return v.toFixed(d).replace(/^0\./, ".");
-  return v.toFixed(digits).replace(/^0\./, ".");
-}
-
-/** Two numbers with just enough digits to differ. @returns {[string, string]} */
-export function pair(a, b) {
-  for (let d = 2; d < 7; d++) if (num(a, d) !== num(b, d) || a === b) return [num(a, d), num(b, d)];
-  return [num(a, 7), num(b, 7)];
-}
-
-const sub = (n) => "d" + [...String(n)].map((c) => SUB[+c]).join("");
-const quote = (label) => "‘" + clip(label.replace(/^␣(?=.)/su, ""), 24) + "’"; // the space before a word is for the chips
-const plural = (n, one, many = one + "s") => n + " " + (n === 1 ? one : many);
-const percent = (share) => (100 * share).toFixed(0) + " %";
-const list = (items) => items.length < 2 ? items.join("") : items.slice(0, -1).join(", ") + " and " + items.at(-1);
 const temperature = (trace) => Number(trace.meta.sampling?.temperature ?? 1);
 const isGreedy = (trace) => temperature(trace) === 0;
 
@@ -503,11 +413,6 @@ export function narrate(trace, m, frame) {
 // ---------------------------------------------------------------- elements
 
 const STAGES = { catchup: "draft catches up", target: "target forward", end: "" };
-const ICONS = {
-  "prev-cycle": "M4 3v10M13 3 6 8l7 5z", prev: "M11 3 4 8l7 5z", play: "M5 2.5 13 8l-8 5.5z", pause: "M5 3v10M11 3v10",
-  next: "M5 3l7 5-7 5z", "next-cycle": "M12 3v10M3 3l7 5-7 5z", reject: "M4 4l8 8M12 4l-8 8",
-  help: "M6 6a2.2 2.2 0 1 1 3 2c-.8.4-1 .8-1 1.6M8 12.4v.4",
-};
 const SPEEDS = [0.5, 1, 2, 4], TICK = 1300;
 const HELP = [
   ["← →", "step"], ["Shift ← →", "cycle"], ["Home End", "first, last step"], ["Space", "play or pause"],
@@ -516,60 +421,6 @@ const HELP = [
 ];
 const LEGEND = { valid: "valid", provisional: "provisional: not committed", stale: "stale: unreachable", free: "free" };
 const NAMES = { unused: "discarded" };
-
-const el = (tag, cls, ...inside) => {
-  const node = document.createElement(tag);
-  if (cls) node.className = cls;
-  node.append(...inside);
-  return node;
-};
-const svg = (tag, attrs) => {
-  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [k, v] of Object.entries(attrs)) node.setAttribute(k, v);
-  return node;
-};
-const put = (node, text) => { if (node.textContent !== text) node.textContent = text; };
-const icon = (name) => {
-  const node = svg("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" });
-  node.append(svg("path", { d: ICONS[name] }));
-  return node;
-};
-const button = (name, label, act) => {
-  const node = el("button", "icon " + name, icon(name));
-  node.type = "button";
-  node.title = label;
-  node.setAttribute("aria-label", label);
-  node.addEventListener("click", act);
-  return node;
-};
-const option = (value, text) => Object.assign(el("option", "", text), { value });
-/** A token label: its leading white-space mark is quieter than the rest. */
-const token = (label) => {
-  const [, lead, rest] = /^([␣↵⇥]*)([^]*)$/.exec(label), node = el("bdi", "token");
-  if (lead && rest) node.append(el("span", "blank", lead), rest);
-  else node.append(label);
-  return node;
-};
-
-/** Keep the children of a parent equal to a list of keyed items; untouched items cost one comparison. */
-function keyed(parent, make, update) {
-  const live = new Map();
-  return (items) => {
-    const seen = new Set();
-    for (const item of items) {
-      seen.add(item.key);
-      let entry = live.get(item.key);
-      if (!entry) {
-        live.set(item.key, (entry = { node: make(item), was: "" }));
-        parent.append(entry.node);
-      }
-      const now = JSON.stringify(item);
-      if (now !== entry.was) update(entry.node, item);
-      entry.was = now;
-    }
-    for (const [key, entry] of live) if (!seen.has(key)) { entry.node.remove(); live.delete(key); }
-  };
-}
 
 function drawItem(node, item) {
   node.className = "item " + item.cls;
@@ -661,18 +512,9 @@ function drawLedger(data, words) {
   return [...head, table];
 }
 
-/** True when the nearest painted background behind a node is dark. */
-function onDark(node) {
-  for (let n = node; n; n = n.parentElement) {
-    const parts = getComputedStyle(n).backgroundColor.match(/[\d.]+/g)?.map(Number);
-    if (parts && (parts.length < 4 || parts[3] > 0.5)) return 0.299 * parts[0] + 0.587 * parts[1] + 0.114 * parts[2] < 128;
-  }
-  return matchMedia("(prefers-color-scheme: dark)").matches;
-}
-
 /**
  * Build the player inside `host` and keep it equal to the store. Keys: trace, step, status, can_rerun, request.
- * @param {HTMLElement} host  @param {Store} store  @returns {() => void} takes everything away again
+ * @param {HTMLElement} host  @param {import("./elements.js").Store} store  @returns {() => void} takes everything away again
  */
 export function mount(host, store) {
   let trace, m, frame, at = 0, picked = null; // what is drawn
@@ -983,16 +825,6 @@ export function mount(host, store) {
     scheme.removeEventListener("change", dark);
     for (const off of offs) off();
     root.remove();
-  };
-}
-
-/** The store of a page without a kernel: plain values, changed only by the player. @returns {Store} */
-export function memory(values) {
-  const calls = {};
-  return {
-    get: (key) => values[key],
-    set: (key, value) => { values[key] = value; for (const f of calls[key] ?? []) f(); },
-    on: (key, f) => { (calls[key] ??= new Set()).add(f); return () => calls[key].delete(f); },
   };
 }
 

@@ -15,7 +15,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from specdec_kernels.errors import InvalidInput, shown
+from specdec_kernels.errors import EngineFailure, InvalidInput, shown
 from specdec_teach.grammar import GrammarMasks
 from specdec_teach.sampling import Sampling
 
@@ -151,7 +151,13 @@ def _without(row_V: Tensor, tokens: list[int]) -> Tensor:
 
 def _as_step(processor: Callable[[Any, Any], Any]) -> Callable[[Tensor, list[int]], Tensor]:
     def step(row_V: Tensor, ids: list[int]) -> Tensor:
-        changed: Tensor = processor(torch.tensor([ids], device=row_V.device), row_V[None].clone())
+        try:
+            changed: Tensor = processor(torch.tensor([ids], device=row_V.device), row_V[None].clone())
+        except Exception as error:
+            raise EngineFailure(
+                f"the processor {type(processor).__name__} failed after {len(ids)} tokens: "
+                f"{type(error).__name__}: {shown(error)}"
+            ) from error
         return changed[0]
 
     return step

@@ -50,7 +50,7 @@ def run(streams: Items[Stream]) -> int:
 def catch_up(streams: Items[Stream]) -> list[Stream]:
     """Compute what is committed and not yet computed, at most `stream.chunk` tokens of each, in one forward.
 
-    Return the streams that are ready for a cycle.
+    Return the streams that are ready for a cycle; one whose drafter fails keeps its `error` and is not among them.
     """
     for stream in streams:
         stream.rewind()
@@ -62,9 +62,14 @@ def catch_up(streams: Items[Stream]) -> list[Stream]:
         share = (perf_counter() - start) / len(lacking)
         for stream, feed in zip(lacking, feeds, strict=True):
             stream.fed(len(feed), share)
-    ready = [stream for stream in streams if not stream.sequence.lacking]
-    for stream in ready:
-        stream.get_ready()
+    ready = []
+    for stream in streams:
+        if not stream.sequence.lacking:
+            try:
+                stream.get_ready()
+                ready.append(stream)
+            except SpecDecError as error:
+                stream.error = error
     return ready
 
 

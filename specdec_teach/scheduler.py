@@ -55,6 +55,7 @@ class Scheduler:
         self._requests: list[Request] = []
         self._arrived = 0
         self._busy = False
+        self._began = self._spent = 0.0
         meta = TimelineMeta(TIMELINE_VERSION, blocks, engine.block_size, self._max_batch, self._chunk, engine.gamma)
         self._log = Logbook(meta, keep)
 
@@ -108,10 +109,13 @@ class Scheduler:
 
     def cancel(self, request: Request) -> None:
         """End a request where it is; its blocks are free at once, or after the step that is running."""
-        if not request.over:
-            request.cancelled = True
-            if not self._busy:
-                self._sweep()
+        if request.over:
+            return
+        if request not in self._requests:
+            raise InvalidInput(f"{request!r} is served by another scheduler; cancel it there")
+        request.cancelled = True
+        if not self._busy:
+            self._sweep()
 
     def run(self) -> list[Result]:
         """Step until nothing is left; return the results of all requests that were live, in order of arrival."""
@@ -124,23 +128,24 @@ class Scheduler:
         """Run one step; return False when there was nothing to do. It can be repeated after an interrupt anywhere."""
         if self._busy:
             raise EngineFailure("a step is running already; an observer may submit and cancel, and not step")
-        began, self._busy = perf_counter(), True
+        self._busy, self._began, finished = True, perf_counter(), self._log.running
         try:
             with torch.inference_mode():
-                rounds.run([request.stream for request in self._requests if not request.stream.waits])
-                self._sweep()
-                if not self._requests:
-                    return False
-                self._log.open(self._requests, self.pool)
-                self._admit()
-                feeding, cycling = self._plan()
-                rounds.catch_up([request.stream for request in feeding])
-                self._run(cycling)
-                self._sweep()
-            self._log.close(perf_counter() - began)
+                if finished:
+                    self._finish()
+                if self._requests:
+                    self._log.open(self._requests, self.pool)
+                    self._admit()
+                    feeding, cycling = self._plan()
+                    rounds.catch_up([request.stream for request in feeding])
+                    self._run(cycling)
+                    self._finish()
+                    finished = True
         finally:
             self._busy = False
-        return True
+            self._spent += perf_counter() - self._began
+            self._sweep()
+        return finished
 
     def timeline(self) -> Timeline:
         """Return the record of all steps so far (the last ones, where only those are kept)."""
@@ -154,6 +159,17 @@ class Scheduler:
             if not any(request.stream.error for request in requests):
                 raise
 
+    def _finish(self) -> None:
+        """Settle what an interrupt left, let go of requests that are over, and write the step down."""
+        self._run([request for request in self._requests if not request.stream.waits])
+        self._sweep()
+        for request in self._running:
+            if request.cache.pointer:
+                request.stream.rewind()
+        now = perf_counter()
+        self._log.close(self._spent + now - self._began)
+        self._spent, self._began = 0.0, now
+
     @property
     def _running(self) -> list[Request]:
         return [request for request in self._requests if request.admitted]
@@ -162,6 +178,7 @@ class Scheduler:
         """Let go of every request that is over."""
         for request in list(self._requests):
             if request.cancelled or request.stream.error is not None or not request.stream.goes_on:
+                self._log.leaves(request)
                 request.end()
                 self._requests.remove(request)
 
@@ -170,7 +187,7 @@ class Scheduler:
         running = self._running
         room = (self.pool.available or 0) - sum(self._lacks(request) for request in running)
         for request in self._requests:
-            if request.admitted:
+            if request.admitted or not request.stream.waits:
                 continue
             known = request.cache.known(request.stream.sequence.tokens[:-1])
             room -= self._lacks(request) - known
@@ -189,9 +206,11 @@ class Scheduler:
         cycling: list[Request] = []
         for request in self._running:
             stream, cache = request.stream, request.cache
-            stream.at_step = self._log.step
-            if request.admitted and cache.pointer == 0:
-                stream.rewind()
+            if not request.admitted:
+                continue
+            stream.at_step, stream.fits, fresh = self._log.step, None, cache.pointer == 0
+            stream.rewind()
+            if fresh:
                 self._log.adopted(request, cache.pointer)
             while request.admitted and not self.pool.can_take(cache.missing(1)):
                 self._preempt(self._running[-1])
@@ -203,6 +222,7 @@ class Scheduler:
                 wanted -= 1
             cache.reserve(wanted)
             stream.chunk, stream.fits = (wanted, None) if lacking else (None, wanted - 1)
+            self._log.planned(request, stream.fits or 0)
             (feeding if lacking else cycling).append(request)
         return feeding, cycling
 

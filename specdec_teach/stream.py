@@ -24,10 +24,10 @@ from specdec_teach.invariants import Watch
 from specdec_teach.limits import Limits
 from specdec_teach.noise import Noise
 from specdec_teach.policy import logprobs, processed
-from specdec_teach.recorder import Pending, draw_numbers, measure
+from specdec_teach.recorder import Pending, draw_numbers
 from specdec_teach.result import Result, Stats
 from specdec_teach.sequence import Sequence
-from specdec_teach.trace import KV, Cycle, FinishReason, LastKind, Meta, Prefill, Seconds, Trace
+from specdec_teach.trace import KV, Cycle, FinishReason, Meta, Prefill, Seconds, Trace
 from specdec_teach.working import Outcome, Plan, Progress
 from specdec_teach.writer import Run
 
@@ -141,7 +141,9 @@ class Stream(Iterator[Cycle]):
     def preempt(self) -> None:
         """Give the memory of both caches back; what was computed is computed again when the request goes on."""
         self.sequence.cache.release()
+        self.sequence.cache.mark()
         self.sequence.draft = None
+        self.fits = self.chunk = self.at_step = None
         self._draft_ready = False
         self._fed = 0 if self._prefill is None else self._fed
 
@@ -224,6 +226,8 @@ class Stream(Iterator[Cycle]):
             self._tell_settled(outcome)
         reason = self.progress.reason
         if reason is not None and not self._closed:
+            if self._watch is not None:
+                self._watch.on_event(events.Finished(reason))
             self._tell(lambda: events.Finished(reason, sequence.row))
             self._closed = True
         self._outcome = None
@@ -254,34 +258,18 @@ class Stream(Iterator[Cycle]):
 
     def _write(self, outcome: Outcome, kept: int, stop_cut: int, seconds: Seconds) -> Pending:
         """Turn a settled outcome into its record, still to be written out; both pointers are read off the caches."""
-        verdict, plan, cut = outcome.verdict, outcome.plan, len(outcome.emitted) <= outcome.verdict.accepted
-        kind: LastKind = "none" if cut else verdict.kind
-        drafts = (plan.at_start[1], outcome.highest[1], self.draft_pointer())
-        shell = Cycle(
-            index=plan.index,
-            gamma=plan.gamma,
-            proposed=outcome.proposal.tokens,
-            accepted=kept,
-            emitted=outcome.emitted,
-            last=None if cut else verdict.token,
-            last_kind=kind,
-            last_top=None,
-            committed_before=plan.before,
-            committed_after=len(self.sequence.tokens),
-            target_kv=KV(plan.at_start[0], outcome.highest[0], self.sequence.cache.pointer),
-            draft_kv=None if None in drafts else KV(*drafts),  # type: ignore[arg-type]
-            decisions=(),
-            rng=outcome.draws,
-            degenerate_residual=verdict.degenerate and not cut,
-            seconds=seconds,
+        cache, drafts = self.sequence.cache, (outcome.plan.at_start[1], outcome.highest[1], self.draft_pointer())
+        return outcome.record(
+            kept=kept,
             stop_cut=stop_cut,
-            text=outcome.fed.piece,
-            last_from=None if cut else verdict.source,
+            seconds=seconds,
+            committed=len(self.sequence.tokens),
+            target=KV(outcome.plan.at_start[0], outcome.highest[0], cache.pointer),
+            draft=None if None in drafts else KV(*drafts),  # type: ignore[arg-type]
             caught_up=self._fed,
-            blocks=self.sequence.cache.blocks(),
+            blocks=cache.blocks(),
             step=self.at_step,
         )
-        return Pending(shell, measure(outcome.proposal, outcome.p_RV, verdict), verdict, cut, outcome.forced)
 
     def draft_pointer(self) -> int | None:
         """Return how many tokens the drafter has computed, None for one without a cache."""

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from specdec_teach.drafters.base import Proposal
 from specdec_teach.ending import Ending, Fed
-from specdec_teach.recorder import Pending
+from specdec_teach.recorder import Pending, measure
 from specdec_teach.result import Stats
 from specdec_teach.rules.base import Verdict
-from specdec_teach.trace import Draws, FinishReason
+from specdec_teach.trace import KV, Blocks, Cycle, Draws, FinishReason, Seconds
 
 __all__ = ["Outcome", "Plan", "Progress"]
 
@@ -56,6 +56,47 @@ class Outcome:
     next_number: int
     spent: tuple[float, float, float]
     rows: int
+
+    def record(
+        self,
+        *,
+        kept: int,
+        stop_cut: int,
+        seconds: Seconds,
+        committed: int,
+        target: KV,
+        draft: KV | None,
+        caught_up: int,
+        blocks: Blocks | None,
+        step: int | None,
+    ) -> Pending:
+        """Return the cycle's record, still to be written out, with what only settling it could tell."""
+        plan, verdict, cut = self.plan, self.verdict, len(self.emitted) <= self.verdict.accepted
+        shell = Cycle(
+            index=plan.index,
+            gamma=plan.gamma,
+            proposed=self.proposal.tokens,
+            accepted=kept,
+            emitted=self.emitted,
+            last=None if cut else verdict.token,
+            last_kind="none" if cut else verdict.kind,
+            last_top=None,
+            committed_before=plan.before,
+            committed_after=committed,
+            target_kv=target,
+            draft_kv=draft,
+            decisions=(),
+            rng=self.draws,
+            degenerate_residual=verdict.degenerate and not cut,
+            seconds=seconds,
+            stop_cut=stop_cut,
+            text=self.fed.piece,
+            last_from=None if cut else verdict.source,
+            caught_up=caught_up,
+            blocks=blocks,
+            step=step,
+        )
+        return Pending(shell, measure(self.proposal, self.p_RV, verdict), verdict, cut, self.forced)
 
 
 @final

@@ -81,8 +81,12 @@ class PagedCache:
         self._need(self.missing(count))
         self._own(self._open(count))
         while len(self._table) * self.pool.size < self.pointer + count:
-            self._table.append(self.pool.take())
-            self._taken.append(self._table[-1])
+            block = self.pool.take()
+            self._table.append(block)
+            if block in self._freed:  # an interrupted forward gave it back
+                self._freed.remove(block)
+            if block not in self._taken:
+                self._taken.append(block)
             self._index = None
 
     def _open(self, count: int) -> list[int]:

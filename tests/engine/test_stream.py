@@ -238,8 +238,8 @@ def test_nothing_is_built_when_nobody_listens(monkeypatch: pytest.MonkeyPatch) -
         raise AssertionError("a record was built")
 
     expected = engine().generate([1, 2], sd.Sampling(seed=3), max_new_tokens=12).tokens
-    for name in ("Cycle", "measure", "Pending", "Run"):
-        monkeypatch.setattr(f"specdec_teach.stream.{name}", never)
+    for name in ("working.Cycle", "working.measure", "working.Pending", "stream.Run"):
+        monkeypatch.setattr(f"specdec_teach.{name}", never)
     for kind in KINDS:
         monkeypatch.setattr(f"specdec_teach.events.{kind.__name__}", never)
     assert engine().generate([1, 2], sd.Sampling(seed=3), max_new_tokens=12, trace=False).tokens == expected

@@ -1,0 +1,168 @@
+"""A compact decoder for the Llama family: the same weights and logits as transformers', with less around them.
+
+It runs Llama, SmolLM, Mistral, Qwen2 and Qwen3. What makes it quick on small models is what it leaves out: query, key
+and value are one matrix product, gate and up another; rotary tables are made once; keys and values go straight into the
+project's cache; only the rows that are asked for reach the vocabulary. Sequences of any lengths stand below each other
+in every product, without padding; attention alone is done for each.
+Invariant: the logits are transformers' up to rounding, for every cache layout. It does not know other families, nor
+quantised or adapted weights: `fits` says so, and transformers' own forward serves them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Items
+from itertools import accumulate
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from specdec_teach.caches.base import Cache
+from specdec_teach.linear import Linear
+
+__all__ = ["CompactDecoder"]
+
+_FAMILIES = {"llama", "mistral", "qwen2", "qwen3"}
+_FIXED_ROPE = {"default", "linear", "llama3", "yarn"}
+
+
+@final
+class CompactDecoder:
+    """The decoder of `model`, a causal LM of transformers for which `fits` holds.
+
+    Shapes: T tokens of all sequences, hidden size N, H query heads and G key/value heads of size D, vocabulary V.
+    """
+
+    def __init__(self, model: Any) -> None:
+        config, body = model.config, model.model
+        self._embedding, self._norm, self._head = body.embed_tokens, body.norm, Linear([model.lm_head])
+        self._rotary = body.rotary_emb
+        self._cos_PD = self._sin_PD = torch.empty(0, 0)
+        self._layers = [_Layer(layer, config, number) for number, layer in enumerate(body.layers)]
+        self._windows = sorted({layer.window for layer in self._layers})
+
+    @staticmethod
+    def fits(model: Any) -> bool:
+        """Return whether this decoder computes what `model` computes."""
+        config, body = model.config, getattr(model, "model", None)
+        own = type(model).__module__.startswith("transformers.models.")
+        if not own or config.model_type not in _FAMILIES or config.hidden_act != "silu":
+            return False
+        rope = getattr(config, "rope_parameters", None) or {}
+        linears = [model.lm_head, *(linear for layer in body.layers for linear in _linears(layer))]
+        return (
+            rope.get("rope_type", "default") in _FIXED_ROPE
+            and all(type(module) is nn.Linear and type(module.weight) is nn.Parameter for module in linears)
+            and len({(module.weight.dtype, module.weight.device) for module in linears}) == 1
+            and not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+        )
+
+    def __call__(self, caches: Items[Cache], ids: Items[Items[int]], keeps: Items[int]) -> list[Tensor]:
+        """Feed every sequence its own ids at its own pointer; return for each the logits `[keep, V]` of its last rows.
+
+        The caches have room; keys and values are written, and no pointer is moved.
+        """
+        counts = [len(fed) for fed in ids]
+        x_TN = self._embedding(torch.tensor([t for fed in ids for t in fed], device=self._embedding.weight.device))
+        cos_T1D, sin_T1D = self._turns(caches, counts, x_TN)
+        masks = [{w: self._mask(c, n, w, x_TN) for w in self._windows} for c, n in zip(caches, counts, strict=True)]
+        ends = list(accumulate(counts))
+        spans = [slice(end - count, end) for end, count in zip(ends, counts, strict=True)]
+        for number, layer in enumerate(self._layers):
+            q_THD, k_TGD, v_TGD = layer.project(x_TN, cos_T1D, sin_T1D)
+            mixed = []
+            for cache, span, mask in zip(caches, spans, masks, strict=True):
+                k, v = cache.write(number, k_TGD[span].transpose(0, 1)[None], v_TGD[span].transpose(0, 1)[None])
+                mixed.append(_attend(q_THD[span], k, v, mask[layer.window], layer.scale))
+            x_TN = layer.mix(x_TN, mixed[0] if len(mixed) == 1 else torch.cat(mixed))
+        rows = [x_TN[end - keep : end] for end, keep in zip(ends, keeps, strict=True)]
+        logits_RV = self._head(self._norm(rows[0] if len(rows) == 1 else torch.cat(rows)))
+        return list(logits_RV.split(list(keeps)))
+
+    def _turns(self, caches: Items[Cache], counts: Items[int], like: Tensor) -> tuple[Tensor, Tensor]:
+        """Return cos and sin `[T, 1, D]` of every token's position; the first half of sin is negative."""
+        last = max(cache.pointer + count for cache, count in zip(caches, counts, strict=True))
+        if last > len(self._cos_PD) or self._cos_PD.dtype != like.dtype or self._cos_PD.device != like.device:
+            places = torch.arange(max(256, 2 * last), device=like.device)[None]
+            cos, sin = (table[0] for table in self._rotary(like, places))
+            half = sin.shape[-1] // 2
+            self._cos_PD, self._sin_PD = cos, torch.cat([-sin[:, :half], sin[:, half:]], dim=-1)
+        spans = [slice(cache.pointer, cache.pointer + count) for cache, count in zip(caches, counts, strict=True)]
+        cos_TD, sin_TD = (torch.cat([table[span] for span in spans]) for table in (self._cos_PD, self._sin_PD))
+        return cos_TD[:, None], sin_TD[:, None]
+
+    def _mask(self, cache: Cache, count: int, window: int, like: Tensor) -> Tensor | None:
+        """Return what is added to the scores `[T, S]`, −inf where a key must not be read; None where all are read."""
+        pointer, width = cache.pointer, cache.span(count)
+        if count == 1 and width == pointer + 1 and (window == 0 or width <= window):
+            return None
+        places_T1 = torch.arange(pointer, pointer + count, device=like.device)[:, None]
+        keys_S = torch.arange(width, device=like.device)
+        hidden_TS = keys_S > places_T1
+        if window:
+            hidden_TS = hidden_TS | (keys_S <= places_T1 - window)
+        return like.new_zeros(count, width).masked_fill_(hidden_TS, -torch.inf)
+
+
+def _attend(q_THD: Tensor, k: Tensor, v: Tensor, mask_TS: Tensor | None, scale: float) -> Tensor:
+    """Return softmax(q·k·scale + mask)·v as `[T, H·D]`; keys and values are `[1, G, S, D]`."""
+    grouped = q_THD.shape[1] != k.shape[1]
+    out = F.scaled_dot_product_attention(
+        q_THD.transpose(0, 1)[None], k, v, attn_mask=mask_TS, scale=scale, enable_gqa=grouped
+    )
+    return out[0].transpose(0, 1).reshape(len(q_THD), -1)
+
+
+def _linears(layer: Any) -> list[Any]:
+    """Return the seven matrices of a layer of transformers."""
+    attention, mlp = layer.self_attn, layer.mlp
+    heads = [attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj]
+    return [*heads, mlp.gate_proj, mlp.up_proj, mlp.down_proj]
+
+
+@final
+class _Layer:
+    """One layer's weights: two fused products, two plain ones, the norms."""
+
+    def __init__(self, layer: Any, config: Any, number: int) -> None:
+        attention = layer.self_attn
+        self.scale = float(attention.scaling)
+        self.window = _window(config, number)
+        self._heads, self._groups = config.num_attention_heads, config.num_key_value_heads
+        self._size = int(attention.head_dim)
+        self._before, self._between = layer.input_layernorm, layer.post_attention_layernorm
+        self._q_norm, self._k_norm = getattr(attention, "q_norm", None), getattr(attention, "k_norm", None)
+        q, k, v, out, gate, up, down = _linears(layer)
+        self._qkv, self._gate_up = Linear([q, k, v]), Linear([gate, up])
+        self._out, self._down = Linear([out]), Linear([down])
+
+    def project(self, x_TN: Tensor, cos_T1D: Tensor, sin_T1D: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return q `[T, H, D]`, k and v `[T, G, D]`, the first two turned to their positions."""
+        both = self._heads + self._groups
+        qkv = self._qkv(_norm(self._before, x_TN)).view(len(x_TN), both + self._groups, self._size)
+        qk = qkv[:, :both]
+        if self._q_norm is not None:
+            qk = torch.cat(
+                [_norm(self._q_norm, qk[:, : self._heads]), _norm(self._k_norm, qk[:, self._heads :])], dim=1
+            )
+        turned = torch.addcmul(qk * cos_T1D, qk.roll(self._size // 2, -1), sin_T1D)
+        return turned[:, : self._heads], turned[:, self._heads :], qkv[:, both:]
+
+    def mix(self, x_TN: Tensor, attended: Tensor) -> Tensor:
+        """Return the layer's output from its input and what attention found."""
+        x_TN = x_TN + self._out(attended)
+        gate, up = self._gate_up(_norm(self._between, x_TN)).chunk(2, dim=-1)
+        return x_TN + self._down(F.silu(gate) * up)
+
+
+def _window(config: Any, number: int) -> int:
+    """Return how many keys back a layer looks, 0 for all."""
+    kinds, size = getattr(config, "layer_types", None), int(getattr(config, "sliding_window", None) or 0)
+    slides = kinds[number] == "sliding_attention" if kinds else config.model_type == "mistral"
+    return size if slides else 0
+
+
+def _norm(module: Any, x: Tensor) -> Tensor:
+    """Divide by the root mean square: one operation in place of six."""
+    return F.rms_norm(x, (x.shape[-1],), module.weight, module.variance_epsilon)

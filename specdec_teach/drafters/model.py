@@ -18,7 +18,7 @@ from torch import Tensor
 from specdec_kernels.errors import EngineFailure, unknown_name
 from specdec_teach.caches import Cache
 from specdec_teach.drafters.base import Proposal
-from specdec_teach.hf import ModelRunner
+from specdec_teach.hf import ModelRunner, PreTrainedModel
 from specdec_teach.noise import StreamId
 from specdec_teach.policy import fit_width, processed
 from specdec_teach.sequence import Sequence
@@ -40,12 +40,21 @@ class ModelDrafter:
         if mode not in ("sample", "argmax"):
             raise unknown_name("mode", mode, ("sample", "argmax"))
         self._runner = ModelRunner(model, "draft")
-        self._mode = mode
+        self.mode: Literal["sample", "argmax"] = mode
         self.name = "model" if mode == "sample" else "model-argmax"
         self.model_name: str | None = self._runner.name
         self.revision: str | None = self._runner.revision
         self.context = self._runner.context
         self.exact = True
+
+    @property
+    def model(self) -> PreTrainedModel:
+        """The draft model."""
+        return self._runner.model
+
+    def over(self, model: object, mode: Literal["sample", "argmax"] | None = None) -> ModelDrafter:
+        """Return a drafter like this one over another model, and in another mode if one is given."""
+        return ModelDrafter(model, self.mode if mode is None else mode)
 
     def check(self, vocab: int) -> None:
         """Any width fits: logits are cut or padded to the target's; tokenizers are compared when a pair is loaded."""
@@ -79,7 +88,7 @@ class ModelDrafter:
         logits_1V = sequence.policy.scores(fit_width(logits_1V, sequence.vocab), sequence.tokens + draft.tokens, ())
         if float(logits_1V.amax()) == -math.inf:
             return False
-        if self._mode == "argmax" or sequence.sampling.greedy_now:
+        if self.mode == "argmax" or sequence.sampling.greedy_now:
             token = self._likeliest(logits_1V, row, sequence)
         else:
             q_1V = processed(logits_1V, sequence.sampling)

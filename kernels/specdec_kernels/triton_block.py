@@ -145,14 +145,13 @@ def block_kernel(
     )
     # 4. Merge; the last program of the row to arrive knows every mass.
     scratch_ptr = own_scratch(scratch_ptr, row, K)
-    masses_ptr = scratch_ptr + K + 2
     tl.atomic_max(scratch_ptr + 1 + step, best)
-    tl.atomic_add(masses_ptr + step, units)
+    tl.atomic_add(scratch_ptr + K + 2 + step, units)
     arrived = tl.atomic_add(scratch_ptr, tl.full([], 1, tl.int64))
     if arrived == splits * (K + 1) - 1:
         of_step = k < K + 1
         found = tl.load(scratch_ptr + 1 + k, mask=of_step, other=0, cache_modifier=".cg")
-        behind = tl.load(masses_ptr + 1 + k, mask=k < K, other=0, cache_modifier=".cg")
+        behind = tl.load(scratch_ptr + K + 3 + k, mask=k < K, other=0, cache_modifier=".cg")
         masses = behind.to(tl.float32) * (1.0 / 4503599627370496.0)
         n = standing(u, weights, masses, k, count)
         # 5. A row between the drafts that is not numbers, wherever the verdict falls.
@@ -177,4 +176,4 @@ def block_kernel(
         )
         tl.store(scratch_ptr, tl.full([], 0, tl.int64))
         tl.store(scratch_ptr + 1 + k, tl.zeros_like(draft), mask=of_step)
-        tl.store(masses_ptr + k, tl.zeros_like(draft), mask=of_step)
+        tl.store(scratch_ptr + K + 2 + k, tl.zeros_like(draft), mask=of_step)

@@ -139,7 +139,6 @@ def logits_kernel(
     # 3. The last program of the step to arrive merges its tiles.
     scratch_ptr = own_scratch(scratch_ptr, row, K)
     statistics_ptr += row * (2 * K + 1) * 2
-    found_ptr = scratch_ptr + K + 2
     tl.debug_barrier()
     arrived = tl.atomic_add(scratch_ptr + 1 + step, tl.full([], 1, tl.int64))
     if arrived == splits - 1:
@@ -148,14 +147,14 @@ def logits_kernel(
         )
         tl.store(statistics_ptr + step * 2, p)
         tl.store(statistics_ptr + step * 2 + 1, rest)
-        tl.store(found_ptr + step, best)
+        tl.store(scratch_ptr + K + 2 + step, best)
         tl.store(scratch_ptr + 1 + step, tl.full([], 0, tl.int64))
         # 4. The last step of the row to arrive judges, and leaves the scratch as it was.
         tl.debug_barrier()
         merged = tl.atomic_add(scratch_ptr, tl.full([], 1, tl.int64))
         if merged == K:
             of_step = k < K + 1
-            found = tl.load(found_ptr + k, mask=of_step, other=0, cache_modifier=".cg")
+            found = tl.load(scratch_ptr + K + 2 + k, mask=of_step, other=0, cache_modifier=".cg")
             if COUPLED:
                 token = 0x7FFFFFFF - (found & 0x7FFFFFFF)
                 n = leading((token == draft) & (k < count) & (found > 0) & (found < DRAFT_MARK), k, count, BLOCK_K)
@@ -188,4 +187,4 @@ def logits_kernel(
                 not COUPLED,
             )
             tl.store(scratch_ptr, tl.full([], 0, tl.int64))
-            tl.store(found_ptr + k, tl.zeros_like(draft), mask=of_step)
+            tl.store(scratch_ptr + K + 2 + k, tl.zeros_like(draft), mask=of_step)

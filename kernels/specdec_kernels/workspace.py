@@ -60,8 +60,8 @@ def verify_workspace(batch: int, length: int, width: int, *, device: torch.devic
     """Return a workspace for calls with B rows, K drafts and V ids: such a call allocates nothing and does not wait.
 
     With it, `verify_chain` and `verify_chain_logits` launch their kernels and no more, so that a CUDA graph can capture
-    them; the verdict lies in the workspace, and `Verdict.check` raises what would have been raised. InvalidInput for
-    sizes below 0, or V = 0.
+    them once a first call has compiled them; the verdict lies in the workspace, and `Verdict.check` raises what would
+    have been raised. InvalidInput for sizes below 0, or V = 0.
 
     >>> workspace = verify_workspace(1, 1, 3)
     >>> p, zero = torch.tensor([[[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]]), torch.tensor([0])

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from specdec_teach.drafters.base import Drafter as Drafter
     from specdec_teach.drafters.base import Proposal as Proposal
     from specdec_teach.drafters.model import ModelDrafter as ModelDrafter
+    from specdec_teach.drafters.ngram import NgramDrafter as NgramDrafter
     from specdec_teach.drafters.scripted import ScriptedDrafter as ScriptedDrafter
     from specdec_teach.engine import Engine as Engine
     from specdec_teach.exact import exact_law as exact_law
@@ -51,6 +52,7 @@ _HOME = {
     "Grammar": "specdec_teach.grammar",
     "InvalidInput": "specdec_kernels.errors",
     "ModelDrafter": "specdec_teach.drafters.model",
+    "NgramDrafter": "specdec_teach.drafters.ngram",
     "Pair": "specdec_teach.pairs",
     "Proposal": "specdec_teach.drafters.base",
     "Result": "specdec_teach.result",

@@ -45,7 +45,7 @@ class CompactDecoder:
     @staticmethod
     def fits(model: Any) -> bool:
         """Return whether this decoder computes what `model` computes."""
-        config, body = model.config, getattr(model, "model", None)
+        config, body = model.config, model.model if hasattr(model, "model") else None
         own = type(model).__module__.startswith("transformers.models.")
         if not own or config.model_type not in _FAMILIES or config.hidden_act != "silu":
             return False
@@ -78,7 +78,7 @@ class CompactDecoder:
             x_TN = layer.mix(x_TN, mixed[0] if len(mixed) == 1 else torch.cat(mixed))
         rows = [x_TN[end - keep : end] for end, keep in zip(ends, keeps, strict=True)]
         logits_RV = self._head(self._norm(rows[0] if len(rows) == 1 else torch.cat(rows)))
-        return list(logits_RV.split(list(keeps)))
+        return list(torch.split(logits_RV, list(keeps)))
 
     def _turns(self, caches: Items[Cache], counts: Items[int], like: Tensor) -> tuple[Tensor, Tensor]:
         """Return cos and sin `[T, 1, D]` of every token's position; the first half of sin is negative."""

@@ -161,7 +161,7 @@ def _measure(p: float, q: float) -> float:
 
 def _state(sequence: Sequence) -> tuple[object, ...]:
     """Return all that the future depends on: committed tokens and what both caches can still read."""
-    caches = [sequence.cache, *([] if sequence.draft is None else [cast(Cache, sequence.draft)])]
+    caches = [cast(Cache, one) for one in (sequence.cache, sequence.draft) if hasattr(one, "contents")]
     readable = tuple(
         (cache.pointer, *(keys.contiguous().view(torch.uint8).numpy().tobytes() for keys, _ in cache.contents()))
         for cache in caches

@@ -45,7 +45,8 @@ class CompactDecoder:
     @staticmethod
     def fits(model: Any) -> bool:
         """Return whether this decoder computes what `model` computes."""
-        config, body = model.config, model.model if hasattr(model, "model") else None
+        config = model.config
+        body: Any = getattr(model, "model", None)
         own = type(model).__module__.startswith("transformers.models.")
         if not own or config.model_type not in _FAMILIES or config.hidden_act != "silu":
             return False

@@ -50,7 +50,7 @@ class Linear:
 
 def _pack(weight_NK: Tensor) -> Tensor | None:
     """Return the weight in oneDNN's own layout; None where that does not apply or would cost too much memory."""
-    if weight_NK.device.type != "cpu" or not torch.backends.mkldnn.is_available():
+    if weight_NK.device.type != "cpu" or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return None
     if weight_NK.dtype not in (torch.float32, torch.bfloat16) or weight_NK.nbytes > _MOST_BYTES:
         return None

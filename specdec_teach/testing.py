@@ -101,7 +101,10 @@ class TabularLM(PreTrainedModel, GenerationMixin):
         logits_to_keep: int = 0,
         **kwargs: Any,
     ) -> CausalLMOutputWithPast:
-        """Return logits `[B, T, V]` in float64 for ids `[B, T]`; earlier ids are read from the cache."""
+        """Return logits `[B, T, V]` in float64 for ids `[B, T]`; earlier ids are read from the cache.
+
+        `attention_mask` `[B, S]` hides padding and stale keys, as in any model.
+        """
         history_BS = ids_BT = input_ids
         if past_key_values is not None:
             states = ids_BT[:, None, :, None].to(torch.float64)
@@ -109,16 +112,21 @@ class TabularLM(PreTrainedModel, GenerationMixin):
             history_BS = keys_B1S1[:, 0, :, 0]
         count, seen = ids_BT.shape[1], history_BS.shape[1]
         first = count - logits_to_keep if logits_to_keep else 0
+        real_BS = torch.ones_like(history_BS, dtype=torch.bool)
+        if attention_mask is not None and attention_mask.dim() == 2:
+            real_BS = attention_mask[:, -seen:].bool()
         rows = [
-            torch.stack([self._row(history, seen - count + index + 1) for index in range(first, count)])
-            for history in history_BS.tolist()
+            torch.stack([self._row(history, real, seen - count + index + 1) for index in range(first, count)])
+            for history, real in zip(history_BS.tolist(), real_BS.tolist(), strict=True)
         ]
         return CausalLMOutputWithPast(logits=torch.stack(rows), past_key_values=past_key_values)
 
-    def _row(self, history: list[float], length: int) -> Tensor:
-        if any(token != token for token in history[:length]):
+    def _row(self, history: list[float], real: list[bool], length: int) -> Tensor:
+        """Answer for the first `length` keys, those left out that the mask hides."""
+        prefix = [token for token, is_real in zip(history[:length], real, strict=False) if is_real]
+        if any(token != token for token in prefix):
             return torch.full((self.config.vocab_size,), torch.nan, dtype=torch.float64)
-        return torch.as_tensor(self._rule(tuple(map(int, history[:length]))), dtype=torch.float64)
+        return torch.as_tensor(self._rule(tuple(map(int, prefix)) or (0,)), dtype=torch.float64)
 
 
 def _constant(table: Tensor) -> Rule:

@@ -3,7 +3,7 @@
 It runs Llama, SmolLM, Mistral, Qwen2 and Qwen3. What makes it quick on small models is what it leaves out: query, key
 and value are one matrix product, gate and up another; rotary tables are made once; keys and values go straight into the
 project's cache; only the rows that are asked for reach the vocabulary. Sequences of any lengths stand below each other
-in every product, without padding; attention alone is done for each.
+in every product, without padding; attention is done for each, or for all at once where they are paged (`paged`).
 Invariant: the logits are transformers' up to rounding, for every cache layout. It does not know other families, nor
 quantised or adapted weights: `fits` says so, and transformers' own forward serves them.
 """
@@ -18,8 +18,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from specdec_kernels import backend as backends
 from specdec_teach.caches.base import Cache
 from specdec_teach.linear import Linear
+from specdec_teach.paged import PagedRows
 
 __all__ = ["CompactDecoder"]
 
@@ -31,11 +33,13 @@ _FIXED_ROPE = {"default", "linear", "llama3", "yarn"}
 class CompactDecoder:
     """The decoder of `model`, a causal LM of transformers for which `fits` holds.
 
+    `backend`: who attends over paged caches: the Triton kernel ("triton"; "auto" on a GPU), or torch.
     Shapes: T tokens of all sequences, hidden size N, H query heads and G key/value heads of size D, vocabulary V.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, backend: str = "auto") -> None:
         config, body = model.config, model.model
+        self._kernel = backends.choose(backend, model.lm_head.weight) == "triton"
         self._embedding, self._norm, self._head = body.embed_tokens, body.norm, Linear([model.lm_head])
         self._rotary = body.rotary_emb
         self._cos_PD = self._sin_PD = torch.empty(0, 0)
@@ -67,15 +71,23 @@ class CompactDecoder:
         counts = [len(fed) for fed in ids]
         x_TN = self._embedding(torch.tensor([t for fed in ids for t in fed], device=self._embedding.weight.device))
         cos_T1D, sin_T1D = self._turns(caches, counts, x_TN)
-        masks = [{w: self._mask(c, n, w, x_TN) for w in self._windows} for c, n in zip(caches, counts, strict=True)]
+        paged = PagedRows.of(caches, counts, x_TN.device) if self._kernel else None
+        masks = (
+            []
+            if paged
+            else [{w: self._mask(c, n, w, x_TN) for w in self._windows} for c, n in zip(caches, counts, strict=True)]
+        )
         ends = list(accumulate(counts))
         spans = [slice(end - count, end) for end, count in zip(ends, counts, strict=True)]
         for number, layer in enumerate(self._layers):
             q_THD, k_TGD, v_TGD = layer.project(x_TN, cos_T1D, sin_T1D)
-            mixed = []
-            for cache, span, mask in zip(caches, spans, masks, strict=True):
-                k, v = cache.write(number, k_TGD[span].transpose(0, 1)[None], v_TGD[span].transpose(0, 1)[None])
-                mixed.append(_attend(q_THD[span], k, v, mask[layer.window], layer.scale))
+            if paged is not None:
+                mixed = [paged.attend(number, q_THD, k_TGD, v_TGD, layer.scale, layer.window)]
+            else:
+                mixed = [
+                    _attend(number, cache, q_THD[span], k_TGD[span], v_TGD[span], mask[layer.window], layer.scale)
+                    for cache, span, mask in zip(caches, spans, masks, strict=True)
+                ]
             x_TN = layer.mix(x_TN, mixed[0] if len(mixed) == 1 else torch.cat(mixed))
         rows = [x_TN[end - keep : end] for end, keep in zip(ends, keeps, strict=True)]
         logits_RV = self._head(self._norm(rows[0] if len(rows) == 1 else torch.cat(rows)))
@@ -106,12 +118,13 @@ class CompactDecoder:
         return like.new_zeros(count, width).masked_fill_(hidden_TS, -torch.inf)
 
 
-def _attend(q_THD: Tensor, k: Tensor, v: Tensor, mask_TS: Tensor | None, scale: float) -> Tensor:
-    """Return softmax(q·k·scale + mask)·v as `[T, H·D]`; keys and values are `[1, G, S, D]`."""
-    grouped = q_THD.shape[1] != k.shape[1]
-    out = F.scaled_dot_product_attention(
-        q_THD.transpose(0, 1)[None], k, v, attn_mask=mask_TS, scale=scale, enable_gqa=grouped
-    )
+def _attend(
+    layer: int, cache: Cache, q_THD: Tensor, k_TGD: Tensor, v_TGD: Tensor, mask_TS: Tensor | None, scale: float
+) -> Tensor:
+    """Write keys and values; return softmax(q·k·scale + mask)·v over all that is readable, `[T, H·D]`."""
+    k, v = cache.write(layer, k_TGD.transpose(0, 1)[None], v_TGD.transpose(0, 1)[None])
+    grouped, q = q_THD.shape[1] != k.shape[1], q_THD.transpose(0, 1)[None]
+    out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask_TS, scale=scale, enable_gqa=grouped)
     return out[0].transpose(0, 1).reshape(len(q_THD), -1)
 
 

@@ -21,7 +21,7 @@ __all__ = ["NgramDrafter"]
 
 @final
 class NgramDrafter:
-    """Proposes what followed the longest n-gram that ends the text, `longest` to `shortest` tokens, at its latest place.
+    """Proposes what followed the longest n-gram that ends the text, `longest` to `shortest` tokens, at its last place.
 
     Where the copied passage runs into the end of the text, it goes on with the drafts themselves, so that a loop is
     drafted as a loop. Proposes nothing where nothing matches.

@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from specdec_kernels.errors import InvalidInput
+from specdec_teach.timeline import Timeline
 from specdec_teach.trace import Trace
-from specdec_widgets.page import asset, page, to_html
+from specdec_widgets.page import asset, page, timeline_page, timeline_to_html, to_html
+from tests.widgets.timelines import TIMELINES
 from tests.widgets.traces import CASES
 
 
@@ -52,9 +54,18 @@ def test_trace_comes_back_from_the_page(name: str) -> None:
     assert blocks.scripts[0] == asset("player.js")
 
 
-@pytest.mark.parametrize("name", ["mixed", "hostile"])
-def test_page_refers_to_nothing_outside(name: str) -> None:
-    text = page(CASES[name])
+@pytest.mark.parametrize("name", sorted(TIMELINES))
+def test_timeline_comes_back_from_the_page(name: str) -> None:
+    blocks = parse(timeline_page(TIMELINES[name]))
+    assert [attrs.get("id") for tag, attrs in blocks.tags if tag == "script"] == ["player", "timeline", None]
+    assert Timeline.from_dict(json.loads(blocks.scripts[1])) == TIMELINES[name]
+    assert blocks.scripts[0] == asset("timeline.js")
+
+
+@pytest.mark.parametrize(
+    "text", [page(CASES["mixed"]), page(CASES["hostile"]), *map(timeline_page, TIMELINES.values())]
+)
+def test_page_refers_to_nothing_outside(text: str) -> None:
     assert not re.findall(r"https?://(?!www\.w3\.org/2000/svg)", text)
     for _, attrs in parse(text).tags:
         for key in ("src", "href", "srcset", "action", "data"):
@@ -70,10 +81,14 @@ def test_page_has_language_title_heading_and_fits() -> None:
     assert text.count("<h1>") == 1
     assert "<title>" in text
     assert len(text) - len(json.dumps(CASES["mixed"].to_dict())) < 400_000
+    text = timeline_page(TIMELINES["typical"])
+    assert text.count("<h1>") == 1
+    assert len(text) - len(json.dumps(TIMELINES["typical"].to_dict())) < 400_000
 
 
-def test_module_is_plain() -> None:
-    code = asset("player.js")
+@pytest.mark.parametrize("name", ["player.js", "timeline.js"])
+def test_module_is_plain(name: str) -> None:
+    code = asset(name)
     assert not re.search(
         r"\b(innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval|fetch|XMLHttpRequest|Math\.random)\b", code
     )
@@ -86,6 +101,8 @@ def test_file_is_written_whole_or_refused(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["run.html"]
     with pytest.raises(InvalidInput, match="choose a folder"):
         to_html(CASES["mixed"], tmp_path / "missing" / "run.html")
+    path = timeline_to_html(TIMELINES["typical"], tmp_path / "run.html")
+    assert path.read_text(encoding="utf-8") == timeline_page(TIMELINES["typical"])
 
 
 def test_page_and_still_import_neither_torch_nor_widgets() -> None:

@@ -1,4 +1,4 @@
-"""The player's module under node: its own unit tests, fed with traces, steps and labels from Python."""
+"""The modules of the views under node: their own unit tests, fed with runs and with what Python says of them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import json
 import os
 import shutil
 import subprocess
+from dataclasses import asdict, astuple, replace
 from pathlib import Path
 
 import pytest
 
+from specdec_teach.timeline import Timeline
 from specdec_teach.trace import Trace
+from specdec_widgets import pool, serving, tiles
 from specdec_widgets.steps import steps
 from specdec_widgets.words import labels, num
+from tests.widgets.timelines import TIMELINES
 from tests.widgets.traces import CASES
 
 HERE = Path(__file__).parent
@@ -25,10 +29,45 @@ def committed(trace: Trace) -> list[int | None]:
     return ids + [token for cycle in trace.cycles for token in cycle.emitted]
 
 
-def test_module_under_node(tmp_path: Path) -> None:
+def told(timeline: Timeline) -> dict[str, object]:
+    """What Python says of every step."""
+    size, shown, out = timeline.meta.block_size, pool.shown(timeline), []
+    for step in range(len(timeline.steps)):
+        blocks, row = pool.blocks_after(timeline, step)[:shown], pool.chosen(timeline, step)
+        out.append(
+            {
+                "sentence": serving.sentence(timeline, step),
+                "sums": asdict(serving.sums(timeline, step)),
+                "blocks": [(b.id, b.owners, b.filled, b.written, b.published, b.evicted) for b in blocks],
+                "words": [tiles.words(b, size) for b in blocks],
+                "chosen": row.request if row else None,
+                "where": pool.where(row, size) if row else "",
+                "places": [astuple(place) for place in pool.places(timeline, step, row)] if row else [],
+            }
+        )
+    return {"timeline": timeline.to_dict(), "steps": out, "shown": shown}
+
+
+def node_test(name: str, variable: str, path: Path, data: object) -> None:
+    """Run one file of node's tests with the data in a file that `variable` names."""
     node = shutil.which("node")
     if node is None:
-        pytest.skip("node is missing: the player's unit tests did NOT run; on Debian: apt-get install nodejs")
+        pytest.skip("node is missing: the views' unit tests did NOT run; on Debian: apt-get install nodejs")
+    path.write_text(json.dumps(data), encoding="utf-8")
+    done = subprocess.run(
+        [node, "--test", str(HERE / "js" / name)],
+        env={**os.environ, variable: str(path)}, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+
+
+def test_timeline_module_under_node(tmp_path: Path) -> None:
+    cases = {**TIMELINES, "crowd": replace(TIMELINES["crowd"], steps=TIMELINES["crowd"].steps[:60])}
+    data = {name: told(timeline) for name, timeline in cases.items()}
+    node_test("timeline.test.mjs", "SPECDEC_TIMELINES", tmp_path / "timelines.json", data)
+
+
+def test_player_module_under_node(tmp_path: Path) -> None:
     cases = CASES
     numbers = [
         0.0,
@@ -47,20 +86,10 @@ def test_module_under_node(tmp_path: Path) -> None:
         0.9999999,
         None,
     ]
-    data = tmp_path / "traces.json"
-    data.write_text(
-        json.dumps(
-            {
-                "traces": {name: trace.to_dict() for name, trace in cases.items()},
-                "steps": {name: list(steps(trace)) for name, trace in cases.items()},
-                "labels": {name: labels(committed(trace), trace.pieces) for name, trace in cases.items()},
-                "numbers": [(value, num(value)) for value in numbers],
-            }
-        ),
-        encoding="utf-8",
-    )
-    done = subprocess.run(
-        [node, "--test", str(HERE / "js" / "player.test.mjs")],
-        env={**os.environ, "SPECDEC_TRACES": str(data)}, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    data = {
+        "traces": {name: trace.to_dict() for name, trace in cases.items()},
+        "steps": {name: list(steps(trace)) for name, trace in cases.items()},
+        "labels": {name: labels(committed(trace), trace.pieces) for name, trace in cases.items()},
+        "numbers": [(value, num(value)) for value in numbers],
+    }
+    node_test("player.test.mjs", "SPECDEC_TRACES", tmp_path / "traces.json", data)

@@ -108,7 +108,7 @@ def sentence(timeline: Timeline, step: int) -> str:
         ids = listed(moment.evicted) if len(moment.evicted) <= FEW else ""
         what = f"block{'s' if len(moment.evicted) > 1 else ''} {ids}" if ids else f"{len(moment.evicted)} blocks"
         pool += f"; {what} {'was' if len(moment.evicted) == 1 else 'were'} evicted to make room"
-    return f"Step {moment.index}: {happened}. {pool[0].upper()}{pool[1:]}."
+    return f"Step {moment.index}: {happened}. {pool}."
 
 
 def _each(timeline: Timeline, step: int) -> list[str]:

@@ -6,7 +6,7 @@
 #     name: python3
 #   lesson:
 #     minutes: 30
-#     outputs: 26
+#     outputs: 28
 # ---
 
 # %% [markdown]
@@ -255,7 +255,7 @@ print(f"copied (from, to) {cycle.blocks.copied}, still shared {cycle.blocks.shar
 # %% [markdown]
 # Mira's next token belongs into block 4, beside three tokens that are the twin's too. Before she writes, she takes a new
 # block, copies the old one into it, and puts it into *her* table. That is **copy on write**. The full blocks stay shared:
-# nobody will ever write to them again.
+# both pointers are past them, so nobody writes there.
 #
 # ### Exercise 06.3
 #
@@ -303,6 +303,12 @@ few = [5, 6, 7, 8]
 first = chain_key(b"", few)
 print("the same tokens at the start and behind others have one key:", first == chain_key(first, few))
 
+# %% [markdown]
+# Two requests, one after the other on one pool: first Mira's story, then a prompt that begins like it. For comparison, the
+# second prompt is also run on a pool of its own: a **cold start**. From here on at temperature 0, so that texts can be
+# compared.
+
+# %%
 greedy = sd.Sampling.greedy()
 una = prompt + " a best friend named Una"
 
@@ -327,9 +333,9 @@ for name, trace in (("cold", cold.trace), ("after Mira", later.trace)):
     )
 
 # %% [markdown]
-# Two prompts, one after the other. The first request was over and held nothing any more, but its published blocks were
-# still there: nobody's, and not forgotten. Such a block is **idle**. When the second request came, it held two of them
-# (8 tokens) and computed only the rest.
+# When the second request came, the first was over and held nothing any more. But its published blocks were still there:
+# nobody's, and not forgotten. Such a block is **idle**. The second request took hold of two of them, which is 8 tokens, and
+# computed only the rest.
 #
 # And does the target say the same as after a cold start? Compare every p of every verdict, and the text.
 
@@ -384,8 +390,9 @@ check("06.4", adopt)
 #
 # ## When may a block be published?
 #
-# Mira's prompt has 7 tokens: one full block, and three tokens in the next. Four drafts follow, and the engine is made to
-# reject one of them. Suppose it is the first. The correction takes its place, and 8 tokens are committed: two blocks' worth.
+# Mira's prompt has 7 tokens: one full block, published as soon as it was computed, and three tokens in the next. Four
+# drafts follow, and the engine is made to reject one of them. Suppose it is the first. The correction takes its place, and
+# 8 tokens are committed: two blocks' worth.
 #
 # **Predict:** how many blocks can others find after this cycle?
 
@@ -536,7 +543,8 @@ check("06.5", blocks_to_publish)
 #
 # ## When the blocks run out
 #
-# Two requests that need 8 and 7 blocks at their longest get a pool of 12. Two things can happen.
+# Two requests, back at temperature 0.8: Mira, and Pia, who gets the other prompt. They need 8 and 7 blocks at their longest,
+# and the pool has 12. Two things can happen.
 #
 # - **Eviction**: an idle block is forgotten and lent out again. The one that was unused for longest goes first. A request
 #   that ends gives its last block back first, so the beginnings of texts, the most useful parts, stay longest.
@@ -575,8 +583,8 @@ for step in timeline.steps:
 # %% [markdown]
 # Follow Pia. After step 4 the pool is full. In step 5 Mira needs two blocks, and nobody has one to spare. So Pia, who came
 # later, is preempted. Her partial block becomes free and her five published ones idle. Mira takes the free one and evicts
-# one of the idle ones, number 9. Pia waits while Mira finishes. In step 8 she is back: of her 22 computed tokens
-# 16 are found in her own old blocks, and 6 are fed again. Nothing is emitted twice.
+# number 9, the end of Pia's text, and gives it back when her drafts fall. Pia waits while Mira finishes. In step 8 she is
+# back: of her 22 computed tokens 16 are found in her own old blocks, and 6 are fed again. Nothing is emitted twice.
 
 # %%
 for request, free in zip(squeezed, unhindered):
@@ -594,9 +602,9 @@ timeline.show()
 # Why the *same* text? Her committed tokens were kept, and so was the number of the next random draw. The rows that are
 # computed again are the rows that were lost.
 #
-# One thing has to hold: γ must not be cut for lack of room. The last numbers of each list above are small because the
-# text ends, as they would be alone. In a smaller pool there is room for fewer drafts. Then fewer numbers are drawn, and later
-# ones mean something else.
+# One thing has to hold: γ must not be cut for lack of room. (Mira's last two are small because her text ends; they would be
+# alone too.) In a smaller pool there is room for fewer drafts. Then fewer random numbers are drawn in a cycle, and all
+# later ones are used for something else.
 
 # %%
 for how, name in ((greedy, "greedy"), (story, "T = 0.8")):
@@ -632,13 +640,16 @@ for kind in ("contiguous", "paged", "masked", "selective", "recompute"):
     print(f"{kind:<11} {same:<9}  {cycles[at].target_kv.after:>13}  {reads[at]:>25}  {again:>25}")
 
 # %% [markdown]
+# `masked` reads 29 keys where 27 count: two stale ones, and a mask has to hide them. `recompute` has nothing left, so it
+# computes 26 tokens again before the next one, and so after every rejection.
+#
 # | what | how | good when | price |
 # | --- | --- | --- | --- |
 # | rewind | the pointer moves back, the slots are overwritten (`contiguous`) | one request, or "keep" in blocks | room stays taken |
 # | free | rewind, and give whole blocks back (`paged`) | many requests share a pool | a table, and bookkeeping |
 # | mask | the slots are still read and hidden (`masked`) | shapes must not change, as in compiled graphs | stale keys are read; the mask must be right |
 # | copy what is kept | drafts go to a scratch space first (`selective`) | the cache must never hold a draft | every kept token is copied |
-# | compute again | throw the state away (`recompute`) | it cannot be rewound, as in recurrent layers; or after a preemption | the pass over all those tokens |
+# | compute again | throw the state away (`recompute`) | it cannot be rewound and no snapshot was kept; or after a preemption | the pass over all those tokens |
 #
 # None of them changes the text. What they change is what it costs.
 #
@@ -662,7 +673,7 @@ print(roomy.timeline().to_table())
 #
 # ## Honest limits
 #
-# - The store here is one tensor, and reading gathers the blocks. A real server reads them in place with a kernel of its own.
+# - These runs gather the blocks into one piece before each pass reads them. A server has a kernel that reads them in place.
 # - Only the target's cache is paged. The draft model's is small and stays in one piece; after a preemption it is computed anew.
 # - The hash is 256 bits and taken as unique. A server also puts into it whatever else changes keys and values, such as an
 #   adapter or an image.
@@ -703,10 +714,10 @@ print(roomy.timeline().to_table())
 # the request is over.
 # </details>
 #
-# <details><summary>Why is copy on write never needed for full blocks?</summary>
+# <details><summary>Is copy on write ever needed for a full block?</summary>
 #
-# Tokens are only written behind the pointer, and a full block lies before it, unless somebody rewinds into it. Then it
-# is open again, and the same question comes back: does anybody else hold it, or can anybody find it?
+# Not while the pointer stays past it: tokens are only written at the pointer. But somebody may rewind into it. Then it is
+# open again, and two questions come before a write: does anybody else hold it, and can anybody find it?
 # </details>
 #
 # <details><summary>What does a preempted request lose?</summary>

@@ -99,8 +99,8 @@ class _RowsLayer(CacheLayerMixin):
 class ModelRunner:
     """A causal LM that can be fed at a cache's pointer and rolled back.
 
-    `rolls_back`: its caches rewind to any position; a model with a recurrent state gets snapshots instead. `shares`:
-    rows of different lengths can share a forward; if not, they are fed one after the other.
+    `rolls_back`: its caches rewind to any position; a model with a state of its own gets snapshots. `shares`: rows of
+    different lengths share a forward, or else have one each. `at_once`: several tokens of a row fit in a forward.
     InvalidInput when `model` is no causal LM of transformers, takes no cache, answers otherwise with a cache than
     without, keeps a state that cannot be restored, or is in training mode.
     """
@@ -134,6 +134,7 @@ class ModelRunner:
         self.rolls_back = not model._is_stateful and _keeps_only_keys(config)
         self._positions, self._rows = "position_ids" in parameters, "logits_to_keep" in parameters
         self._states = None if self.rolls_back else StateFeeder(model, role, self.vocab)
+        self.at_once = self._states is None or self._states.at_once
         self.shares = self.rolls_back and (self._positions or self._tried(role))
 
     def layout(self, kind: str) -> str:
@@ -144,6 +145,11 @@ class ModelRunner:
         if self.rolls_back:
             if kind not in KINDS:
                 raise unknown_name("cache=", kind, KINDS)
+            if kind == "masked" and not self.shares:
+                raise InvalidInput(
+                    f"cache='masked' leaves stale keys in front, and {type(self.model).__name__} counts its positions "
+                    "by what lies in front; give another cache"
+                )
             return kind
         if kind not in ("contiguous", "snapshot"):
             raise InvalidInput(

@@ -76,8 +76,8 @@ for row, result in enumerate(batch):
 # **Predict:** the rows keep the tokens they have emitted, but every cache keeps only as many drafts as the *least* lucky row
 # accepted. Is the next token of every row still right? "yes" or "no".
 #
-# We take it from real cycles of a greedy batch. A cache is a list of tokens, so we can write down what each would hold, feed
-# the target exactly that, and look at its favourite.
+# We take it from real cycles of a greedy batch. K and V of a slot depend on the tokens up to there and on nothing else. So what
+# a cache holds can be written down as tokens: we feed the target exactly those, and look at its favourite.
 
 # %%
 import torch
@@ -302,7 +302,7 @@ scheduler.run()
 print(scheduler.timeline().to_table())
 
 # %% [markdown]
-# c and d wait for long. That is the price of the first promise. Note b's return: a `p`, then it goes on where it was.
+# c and d wait long. That is the price of the first promise. Note b's return: one `p`, and it goes on where it was.
 #
 # ## Fewer drafts, another text?
 #
@@ -350,12 +350,14 @@ for verify in ("rejection", "coupled"):
     print(timeline.to_table())
     for request, same in zip(requests, same_texts(verify)):
         drafts = "".join(str(cycle.gamma) for cycle in request.trace.cycles)
-        print(f"{request.name:<8} γ {drafts:<16} same text as with plenty: {same}")
+        print(f"{request.name:<8} γ {drafts:<17}same text as with plenty: {same}")
     print()
 
 # %% [markdown]
-# Under the standard rule the youngest got another text. A cycle with fewer drafts draws fewer numbers, so everything behind
-# it meets other numbers. Greedy draws none. Coupled looks them up by position. Those two always keep their text.
+# Each digit behind γ is a cycle. Under the standard rule `young` once drafted nothing, and got another text. A cycle with fewer
+# drafts draws fewer numbers, so everything behind it meets other numbers. `greedy` had its γ cut to 2 for a cycle as well, and
+# does not care: it draws none. Coupled looks them up by position. Those two always keep their text. (The last cycles of a
+# request draft less in any pool: there is less left to say.)
 #
 # Is the other text a *wrong* one? No. Each cycle follows the target whatever γ is, so the **law** of the text is the same. Here
 # it is for every text of three tokens, with γ = 1 and γ = 3. The two runs of one seed differ, the two laws do not.
@@ -585,7 +587,7 @@ print("blind   ", with_policy(monotone, Blind).generate([3], penalised, max_new_
 
 # %% [markdown]
 # Without drafts the penalty works. With drafts and honest rows the tokens are the same. Blind rows let the same token through again and
-# again, until the cycle is over. The same on the story pair, where no two neighbouring tokens may come twice:
+# again, until the cycle is over. The same on the story pair, where no pair of neighbouring tokens may come twice:
 
 # %%
 never_twice = sd.Sampling(temperature=0.0, no_repeat_ngram_size=2)
@@ -777,7 +779,7 @@ for step in scheduler.timeline().steps:
         if row.request == requests["penalised"].number and (row.state == "preempted" or row.adopted):
             print(
                 f"step {step.index:2d}  {row.state:<9}  taken over {row.adopted:2d}  computed again {row.fed}  "
-                f"text so far {row.committed} tokens"
+                f"committed {row.committed} tokens"
             )
 
 # %% [markdown]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 import specdec_teach as sd
+from specdec_teach.caches import ContiguousCache
 from specdec_teach.invariants import check
 
 TARGET, NEAR = sd.testing.tiny_llama(), sd.testing.tiny_llama(noise=0.08)
@@ -169,3 +171,68 @@ def sound(scheduler: sd.Scheduler) -> None:
     running = [request.admitted for request in scheduler.live]
     assert all(older >= younger for older, younger in pairwise(running)), "a request was overtaken"
     assert sum(running) <= scheduler.timeline().meta.max_batch
+
+
+def drain(scheduler: sd.Scheduler, most: int = 2000) -> int:
+    """Step until nothing is left, looking at the pool after each; return how many steps there were."""
+    for step in range(most):
+        if not scheduler.step():
+            sound(scheduler)
+            assert scheduler.blocks_in_use == 0, "blocks are held when nobody is there"
+            return step
+        sound(scheduler)
+    raise AssertionError(f"no end after {most} steps")
+
+
+def submit(scheduler: sd.Scheduler, ask: Ask, **settings: Any) -> sd.Request:
+    """Hand a request in."""
+    return scheduler.submit(ask.prompt, ask.sampling, max_new_tokens=ask.cap, gamma=ask.gamma, **settings)
+
+
+def tells(scheduler: sd.Scheduler, asked: Sequence[sd.Request]) -> sd.Timeline:
+    """The timeline agrees with what the requests themselves say, row by row, and survives JSON."""
+    timeline = scheduler.timeline()
+    assert sd.Timeline.from_dict(json.loads(json.dumps(timeline.to_dict()))) == timeline
+    assert [step.index for step in timeline.steps] == list(range(len(timeline.steps)))
+    size, published = timeline.meta.block_size, set[int]()
+    for step in timeline.steps:
+        held = {block for row in step.rows for block in row.table}
+        assert set(step.evicted) == published - set(step.published)
+        assert set(step.idle) == set(step.published) - held
+        published = set(step.published)
+        numbers = [row.request for row in step.rows]
+        assert numbers == sorted(set(numbers))
+        for row in step.rows:
+            assert len(row.table) >= -(-row.computed // size)
+            assert row.computed < row.committed
+            assert (row.cycle is not None) == (row.emitted > 0)
+            assert row.table == () or (row.ends is None and row.state in ("cycle", "prefill", "waiting"))
+    for request in asked:
+        rows = [(step.index, row) for step in timeline.steps for row in step.rows if row.request == request.number]
+        stats, result = request.stream.progress.stats, request.result
+        for name in ("emitted", "accepted", "drafted"):
+            assert sum(getattr(row, name) for _, row in rows) == getattr(stats, name), name
+        assert "".join(row.text for _, row in rows) == result.text
+        assert [row.cycle for _, row in rows if row.cycle is not None] == list(range(stats.cycles))
+        assert rows[-1][1].ends == (result.finish_reason or request.state)
+        assert all(row.ends is None for _, row in rows[:-1])
+        for index, row in rows:
+            if row.cycle is not None and result.trace is not None:
+                cycle = request.trace.cycles[row.cycle]
+                assert (cycle.step, cycle.gamma, cycle.accepted) == (index, row.gamma, row.accepted)
+    return timeline
+
+
+def shrunk(request: sd.Request, asked: int) -> list[bool]:
+    """For each cycle, whether it was asked for fewer drafts than the request's own limits allow."""
+    limits = request.stream.limits
+    return [cycle.gamma < limits.gamma(asked, cycle.committed_before) for cycle in request.trace.cycles]
+
+
+def contiguous(cache: Any) -> ContiguousCache:
+    """The computed tokens of any cache in a cache of their own."""
+    copy = ContiguousCache(cache.pointer + 64)
+    for layer, (keys, values) in enumerate(cache.contents()):
+        copy.write(layer, keys, values)
+    copy.advance(cache.pointer)
+    return copy

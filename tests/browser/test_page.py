@@ -123,6 +123,23 @@ def test_keys_act_with_focus_only_and_never_trap_it(page: Any, tmp_path: Path) -
     assert page.evaluate("document.activeElement === document.body")
 
 
+def test_blocks_of_a_paged_cache_are_named_and_told(page: Any, recorded: Any, tmp_path: Path) -> None:
+    open_page(page, tmp_path, "paged")
+    page.focus(ROOT)
+    for _ in range(3):
+        page.keyboard.press("Shift+ArrowRight")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    assert drawn(page)[:2] == ("1", "commit")
+    names = page.locator(".border").all_inner_texts()
+    assert "block 40" in names
+    assert page.is_visible("p.blocks")
+    assert page.inner_text("p.blocks").startswith("The table holds blocks 0, 1, 40")
+    page.keyboard.press("Home")
+    assert not page.is_visible("p.blocks")
+    assert recorded.errors == []
+
+
 def test_column_of_a_draft_stands_over_its_slots(page: Any, tmp_path: Path) -> None:
     open_page(page, tmp_path, "mixed")
     page.focus(ROOT)

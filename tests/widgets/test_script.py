@@ -12,14 +12,19 @@ from pathlib import Path
 import pytest
 
 from specdec_teach.timeline import Timeline
-from specdec_teach.trace import Trace
+from specdec_teach.trace import Blocks, Trace
 from specdec_widgets import pool, serving, tiles
 from specdec_widgets.steps import steps
-from specdec_widgets.words import labels, num
+from specdec_widgets.words import blocks_sentence, labels, num
 from tests.widgets.timelines import TIMELINES
 from tests.widgets.traces import CASES
 
 HERE = Path(__file__).parent
+ODD = (
+    Blocks(1, ()),
+    Blocks(16, tuple(range(20)), copied=((3, 21), (4, 22))),
+    Blocks(8, (5,), (5,), (6, 7), (5,), (5,)),
+)
 
 
 def committed(trace: Trace) -> list[int | None]:
@@ -90,6 +95,8 @@ def test_player_module_under_node(tmp_path: Path) -> None:
         "traces": {name: trace.to_dict() for name, trace in cases.items()},
         "steps": {name: list(steps(trace)) for name, trace in cases.items()},
         "labels": {name: labels(committed(trace), trace.pieces) for name, trace in cases.items()},
+        "blocks": [blocks_sentence(c.blocks) for c in cases["paged"].cycles if c.blocks],
+        "odd_blocks": [(asdict(blocks), blocks_sentence(blocks)) for blocks in ODD],
         "numbers": [(value, num(value)) for value in numbers],
     }
     node_test("player.test.mjs", "SPECDEC_TRACES", tmp_path / "traces.json", data)

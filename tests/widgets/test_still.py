@@ -12,7 +12,7 @@ import pytest
 from specdec_kernels.errors import InvalidInput
 from specdec_teach.trace import Seconds, Trace
 from specdec_widgets.still import data_uri, to_svg
-from specdec_widgets.words import columns
+from specdec_widgets.words import blocks_sentence, columns
 from tests.widgets.traces import CASES
 
 STILLS = [(name, c.index) for name, trace in CASES.items() for c in trace.cycles[:4]]
@@ -61,6 +61,23 @@ def test_it_shows_the_pointers_and_the_rewind() -> None:
     assert f"rewind {kv.written - kv.after}" in text
     assert "rewind" not in to_svg(CASES["all_accepted"], 0)
     assert "draft KV" not in to_svg(CASES["no_draft_cache"], 0)
+
+
+def test_blocks_are_drawn_where_they_begin_and_told_in_words() -> None:
+    cycle = CASES["paged"].cycles[2]
+    assert cycle.blocks is not None
+    text = to_svg(CASES["paged"], 2)
+    words = [t.text for t in ElementTree.fromstring(text).iter(SVG + "text")]
+    assert cycle.blocks.freed == (42,)
+    assert {"block 40", "block 41", "block 42 given back", blocks_sentence(cycle.blocks)} <= set(words)
+    assert "; published: 41; given back: 42." in text
+
+
+def test_a_cycle_without_blocks_is_drawn_as_ever() -> None:
+    trace = CASES["paged"]
+    without = replace(trace, cycles=tuple(replace(c, blocks=None) for c in trace.cycles))
+    for cycle in trace.cycles:
+        assert to_svg(without, cycle.index) == to_svg(CASES["mixed"], cycle.index) != to_svg(trace, cycle.index)
 
 
 def test_flags_of_the_run_are_plain() -> None:

@@ -148,12 +148,12 @@ def test_slot_arithmetic_is_that_of_the_table() -> None:
 def test_the_sentence_says_what_happened() -> None:
     timeline = TIMELINES["typical"]
     assert sentence(timeline, 8) == (
-        "Step 8: Mira keeps 4 of 4 drafts and emits 5 tokens; the fox keeps 4 of 4 drafts and emits 5 tokens; lantern "
-        "keeps 4 of 4 drafts and emits 5 tokens; river gives its 3 blocks back to make room. 13 of 14 blocks are in "
-        "use, 0 idle and 1 free."
+        "Step 8: ‘Mira’ keeps 4 of 4 drafts and emits 5 tokens; ‘the fox’ keeps 4 of 4 drafts and emits 5 tokens; "
+        "‘lantern’ keeps 4 of 4 drafts and emits 5 tokens; ‘river’ gives its 3 blocks back to make room. "
+        "13 of 14 blocks are in use, 0 idle and 1 free."
     )
-    assert "river takes 16 tokens over from published blocks and computes 5 tokens again" in sentence(timeline, 10)
-    assert "the fox is cancelled" in sentence(timeline, 9)
+    assert "‘river’ takes 16 tokens over from published blocks and computes 5 tokens again" in sentence(timeline, 10)
+    assert "‘the fox’ is cancelled" in sentence(timeline, 9)
     assert "block 8 was evicted to make room" in sentence(timeline, 10)
     assert "keeps 2 of 2 drafts (γ = 2), emits 3 tokens and ends (eos)" in sentence(timeline, 11)
     assert sentence(TIMELINES["crowd"], 26).startswith("Step 26: 8 requests run a cycle, 18 of 32 drafts kept, 26 ")
@@ -176,7 +176,7 @@ def test_a_request_that_goes_between_two_steps_is_told_and_counted() -> None:
     )
     assert left(timeline, 9) == (1,)
     assert left(timeline, 10) == ()
-    assert "the fox left before it" in sentence(timeline, 9)
+    assert "‘the fox’ left before it" in sentence(timeline, 9)
     assert sums(timeline, 9).over == 1
     assert "⊘" in texts(to_svg(timeline, 9))
 
@@ -241,3 +241,29 @@ def test_notebook_keeps_a_still_and_a_stable_line() -> None:
         assert ("text/html" in bundle[0]) == bool(timeline.steps)
         view.close()
         assert view.comm is None
+
+
+def test_a_real_scheduler_s_run_is_drawn_with_its_own_numbers() -> None:
+    """Two requests in a pool that cannot hold both to the end: the sums are those that the pool itself gives."""
+    from specdec_teach import Engine, Sampling, Scheduler, ScriptedDrafter
+    from specdec_teach.testing import TabularLM
+
+    table = [[0.0, 2.0, 1.0, 0.5], [1.0, 0.0, 2.0, 0.5], [2.0, 1.0, 0.0, 0.5], [1.0, 1.0, 1.0, 0.0]]
+    engine = Engine(TabularLM(table), drafter=ScriptedDrafter([1, 2, 0] * 9), gamma=3, block_size=4)
+    scheduler = Scheduler(engine, max_batch=3, blocks=8, chunk=8)
+    prompt = [0, 1, 2, 0, 1, 2, 0, 1, 3]
+    requests = [scheduler.submit(prompt, Sampling(seed=seed), max_new_tokens=16) for seed in range(3)]
+    seen = []
+    while scheduler.step():
+        pool = scheduler.pool
+        seen.append((scheduler.blocks_in_use, pool.idle, len(pool.published), sum(n > 1 for n in pool.holders)))
+    timeline = scheduler.timeline()
+    counted = [sums(timeline, step) for step in range(len(timeline.steps))]
+    assert seen == [(now.in_use, now.idle, now.published, now.shared) for now in counted]
+    assert counted[-1].emitted == sum(len(request.result.tokens) for request in requests)
+    assert counted[-1].cycles == sum(len(request.trace.cycles) for request in requests)
+    assert counted[-1].preempted > 0
+    assert counted[-1].over == 3
+    for step in range(len(timeline.steps)):
+        assert "stands by" not in sentence(timeline, step)
+        ElementTree.fromstring(to_svg(timeline, step))

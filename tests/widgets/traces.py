@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from specdec_teach.trace import KV, Bar, Cycle, Decision, Draws, Meta, Prefill, Seconds, Status, Top, Trace
+from specdec_teach.trace import KV, Bar, Blocks, Cycle, Decision, Draws, Meta, Prefill, Seconds, Status, Top, Trace
 
 WORDS = (
     " the", " fox", " named", " Mira", " lived", " in", " by", " near", " a", " river", ".", "\n", " She", " found",
@@ -152,6 +152,24 @@ def dropped() -> Trace:
     return replace(whole, cycles=whole.cycles[2:], dropped=2)
 
 
+def paged(trace: Trace, size: int) -> Trace:
+    """The same run on a paged cache that trims: ids in the order of taking, the first block shared."""
+    cycles, table, next_id = [], list(range(-(-trace.cycles[0].target_kv.before // size))), 40
+    for cycle in trace.cycles:
+        before, kv, taken, freed = len(table), cycle.target_kv, [], []
+        while len(table) * size < kv.written:
+            table.append(next_id)
+            taken.append(next_id)
+            next_id += 1
+        while len(table) > -(-kv.after // size):
+            freed.append(table.pop())
+        published = tuple(table[kv.before // size : kv.after // size])
+        blocks = Blocks(size, tuple(table), tuple(taken), tuple(freed), published, tuple(table[:1]))
+        cycles.append(replace(cycle, blocks=blocks))
+        assert len(table) >= before - len(freed)
+    return replace(trace, cycles=tuple(cycles), meta=replace(trace.meta, cache="paged"))
+
+
 CASES: Mapping[str, Trace] = {
     "mixed": build(["aar-", "aaaa", "r---", "aaar", "aaaa", "ar--"]),
     "plain": build(["", "", ""], gamma=0),
@@ -166,5 +184,6 @@ CASES: Mapping[str, Trace] = {
     "dropped": dropped(),
     "one_token_prompt": build(["ar--"], prompt=(20,)),
     "empty": build([], finish=None),
+    "paged": paged(build(["aar-", "aaaa", "r---", "aaar", "aaaa", "ar--"]), 4),
     "long": build(["aar-", "aaaa", "r---"] * 100),
 }

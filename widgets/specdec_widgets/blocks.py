@@ -11,9 +11,10 @@ from html import escape
 from specdec_teach.timeline import Timeline
 from specdec_widgets import grid, pool, tiles
 from specdec_widgets.owners import patterns
-from specdec_widgets.serving import Sums, gist, plural, sentence, sums
+from specdec_widgets.serving import Sums, gist, sentence, sums
 from specdec_widgets.still import data_uri
 from specdec_widgets.svg import Canvas, wrap
+from specdec_widgets.words import plural
 
 __all__ = ["image", "telling_step", "to_svg"]
 

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from specdec_teach.timeline import Row, Timeline
-from specdec_widgets.words import clip, mark
+from specdec_widgets.words import clip, listed, mark, plural
 
-__all__ = ["ENDS", "Sums", "ending", "gist", "heading", "label", "left", "listed", "plural", "sentence", "sums"]
+__all__ = ["ENDS", "Sums", "ending", "gist", "heading", "label", "left", "sentence", "sums"]
 
 ENDS = ("finished", "cancelled", "failed")
 FEW = 5
@@ -73,23 +73,10 @@ def label(timeline: Timeline, request: int, n: int = 14) -> str:
     return clip(mark(timeline.names[request]), n)
 
 
-def plural(count: int, one: str) -> str:
-    """Return the count with its noun.
-
-    >>> plural(1, "block"), plural(3, "block")
-    ('1 block', '3 blocks')
-    """
-    return f"{count} {one}" + ("" if count == 1 else "s")
-
-
-def listed(items: Sequence[object]) -> str:
-    """Return the items as a list in words.
-
-    >>> listed([1, 2, 3])
-    '1, 2 and 3'
-    """
-    texts = [str(item) for item in items]
-    return "".join(texts) if len(texts) < 2 else ", ".join(texts[:-1]) + " and " + texts[-1]
+def _named(timeline: Timeline, request: int) -> str:
+    """The name in quotation marks, unless it is the one that a request has by default."""
+    name = label(timeline, request)
+    return name if name == f"request {request}" else f"‘{name}’"
 
 
 def sentence(timeline: Timeline, step: int) -> str:
@@ -98,7 +85,7 @@ def sentence(timeline: Timeline, step: int) -> str:
     parts = _each(timeline, step) if len(moment.rows) <= FEW else _all(moment.rows)
     gone = left(timeline, step)
     if gone:
-        names = listed([label(timeline, request) for request in gone]) if len(gone) <= FEW else f"{len(gone)} requests"
+        names = listed([_named(timeline, request) for request in gone]) if len(gone) <= FEW else f"{len(gone)} requests"
         parts.append(f"{names} left before it")
     happened = "; ".join(parts) if parts else "nobody is there"
     verb = "is" if after.in_use == 1 else "are"
@@ -116,9 +103,9 @@ def _each(timeline: Timeline, step: int) -> list[str]:
     parts, wait = [], []
     for row in timeline.steps[step].rows:
         if row.state == "waiting":
-            wait.append(label(timeline, row.request))
+            wait.append(_named(timeline, row.request))
         else:
-            parts.append(f"{label(timeline, row.request)} {_deed(timeline, step, row)}")
+            parts.append(f"{_named(timeline, row.request)} {_deed(timeline, step, row)}")
     return [*parts, f"{listed(wait)} {'waits' if len(wait) == 1 else 'wait'} for room"] if wait else parts
 
 

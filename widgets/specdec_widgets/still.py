@@ -11,10 +11,21 @@ from dataclasses import dataclass
 from html import escape
 
 from specdec_kernels.errors import InvalidInput
-from specdec_teach.trace import KV, Cycle, Trace
+from specdec_teach.trace import KV, Blocks, Cycle, Trace
 from specdec_widgets import bars
 from specdec_widgets.svg import CHAR, Canvas, wrap
-from specdec_widgets.words import clip, columns, cycle_sentence, decisive, labels, mark, subscript, summary, telling
+from specdec_widgets.words import (
+    blocks_sentence,
+    clip,
+    columns,
+    cycle_sentence,
+    decisive,
+    labels,
+    mark,
+    subscript,
+    summary,
+    telling,
+)  # fmt: skip
 
 __all__ = ["data_uri", "image", "to_svg"]
 
@@ -83,7 +94,9 @@ def _draw(trace: Trace, cycle: Cycle) -> str:
     told = wrap(sentence, int((width - 2 * MARGIN) / 8.4))
     lanes = 344.0 if cycle.draft_kv is not None else 282.0
     ledger = bars.height(trace, cycle, chosen)
-    total = lanes + 21 * len(told) + 18 + (ledger + 22 if ledger else 0) + 8
+    owned = wrap(blocks_sentence(cycle.blocks), int((width - 2 * MARGIN) / 7.3)) if cycle.blocks else ()
+    foot = lanes + 21 * len(told) + (19 * len(owned) + 6 if owned else 0) + 18
+    total = foot + (ledger + 22 if ledger else 0) + 8
 
     c = Canvas()
     c.box(0.5, 0.5, width - 1, total - 1, "white", stroke="line", r=8)
@@ -91,11 +104,15 @@ def _draw(trace: Trace, cycle: Cycle) -> str:
     _tokens(c, cycle, cols, len(trace.prompt))
     _rows(c, cycle, cols)
     _tape(c, trace, cycle, cols, "target KV", cycle.target_kv, 228)
+    if cycle.blocks is not None:
+        _borders(c, cycle.blocks, cols, 228)
     if cycle.draft_kv is not None:
         _tape(c, trace, cycle, cols, "draft KV", cycle.draft_kv, 290)
     for i, line in enumerate(told):
         c.text(MARGIN, lanes + 16 + 21 * i, line, size=15)
-    y = lanes + 21 * len(told) + 18
+    for i, line in enumerate(owned):
+        c.text(MARGIN, lanes + 21 * len(told) + 18 + 19 * i, line, fill="quiet")
+    y = foot
     if ledger:
         c.path(f"M{MARGIN:.1f} {y:.1f}H{width - MARGIN:.1f}", stroke="line", wide=1)
     if chosen is not None:
@@ -241,3 +258,19 @@ def _tape(c: Canvas, trace: Trace, cycle: Cycle, cols: Columns, name: str, kv: K
         c.path(f"M{high:.1f} {y + CELL + 7:.1f}v8", stroke="blue-ink", wide=1.6)
         c.arrow(high, y + CELL + 11, x + 11, y + CELL + 11, stroke="blue-ink", wide=1.6)
         c.text(high + 6, y + CELL + 15, f"rewind {kv.written - kv.after}", size=12, fill="blue-ink", bold=True)
+
+
+def _borders(c: Canvas, blocks: Blocks, cols: Columns, y: float) -> None:
+    """Where a block begins, and its id: those of the table, and those that the rewind gave back."""
+    stop = cols.first + len(cols.edges) - 1
+    for index, block in enumerate((*blocks.owned, *reversed(blocks.freed))):
+        low, high = max(cols.first, index * blocks.size), min(stop, (index + 1) * blocks.size)
+        if low >= high:
+            continue
+        gone = index >= len(blocks.owned)
+        x, w = cols.edge(low), cols.edge(high) - cols.edge(low)
+        if low == index * blocks.size:
+            c.path(f"M{x:.1f} {y - 15:.1f}v{CELL + 17:.1f}", stroke="quiet", wide=1.4, dash="3 3" if gone else "")
+        more = " given back" if gone else " shared" if block in blocks.shared else ""
+        text = f"block {block}{more}" if w > 100 else f"block {block}" if w > 50 else str(block)
+        c.text(x + 5, y - 5, text, size=12, fill="quiet")

@@ -11,8 +11,9 @@ from specdec_widgets import pool
 from specdec_widgets.grid import flag
 from specdec_widgets.owners import look
 from specdec_widgets.pool import Block
-from specdec_widgets.serving import label, listed, plural
+from specdec_widgets.serving import label
 from specdec_widgets.svg import Canvas
+from specdec_widgets.words import listed, plural
 
 __all__ = ["draw_table", "draw_tiles", "table_height", "tiles_height", "words"]
 

@@ -10,15 +10,16 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 
-from specdec_teach.trace import Cycle, Decision, Trace
+from specdec_teach.trace import Blocks, Cycle, Decision, Trace
 
 __all__ = [
-    "clip", "columns", "cycle_sentence", "decisive", "describe", "labels", "mark", "num", "quote", "subscript",
-    "summary", "telling",
+    "blocks_sentence", "clip", "columns", "cycle_sentence", "decisive", "describe", "labels", "listed", "mark", "num",
+    "plural", "quote", "subscript", "summary", "telling",
 ]  # fmt: skip
 
 BYTES = re.compile(r"(?:<0x[0-9A-Fa-f]{2}>)+")
 HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+MANY = 12
 ENDS = {
     "eos": "the end-of-text token",
     "stop": "a stop string",
@@ -120,6 +121,25 @@ def num(value: float | None, digits: int = 2) -> str:
     return f"{value:.{digits}f}".removeprefix("0")
 
 
+def plural(count: int, one: str) -> str:
+    """Return the count with its noun.
+
+    >>> plural(1, "block"), plural(3, "block")
+    ('1 block', '3 blocks')
+    """
+    return f"{count} {one}" + ("" if count == 1 else "s")
+
+
+def listed(items: Sequence[object]) -> str:
+    """Return the items as a list in words.
+
+    >>> listed([1, 2, 3])
+    '1, 2 and 3'
+    """
+    texts = [str(item) for item in items]
+    return "".join(texts) if len(texts) < 2 else ", ".join(texts[:-1]) + " and " + texts[-1]
+
+
 def subscript(name: str, n: int) -> str:
     """A name with its number below the line.
 
@@ -170,6 +190,31 @@ def cycle_sentence(trace: Trace, cycle: Cycle, tokens: Sequence[str], drafts: Se
         else:
             why = f": {word} is rejected"
     return f"{kept}{why}, and {last} corrects it; {after}."
+
+
+def blocks_sentence(blocks: Blocks) -> str:
+    """Say what a cycle did to the blocks of a paged cache.
+
+    >>> blocks_sentence(Blocks(8, (0, 1, 5), taken=(5, 6), freed=(6,), published=(1,), shared=(0,)))
+    'The table holds blocks 0, 1 and 5 of 8 tokens (shared: 0); taken: 5 and 6; published: 1; given back: 6.'
+    """
+    owned, shown = blocks.owned, listed(blocks.owned)
+    if len(owned) > MANY:
+        shown = f"… {listed(owned[-4:])} ({len(owned)} in all)"
+    head = f"The table holds block{'s' if len(owned) > 1 else ''} {shown}" if owned else "The table holds no block"
+    parts = [f"{head} of {plural(blocks.size, 'token')}" if owned else head]
+    if blocks.shared:
+        parts[0] += f" (shared: {listed(blocks.shared)})"
+    copied = [f"{source} to {own}" for source, own in blocks.copied]
+    for name, ids in (
+        ("taken", blocks.taken),
+        ("copied before a write", copied),
+        ("published", blocks.published),
+        ("given back", blocks.freed),
+    ):
+        if ids:
+            parts.append(f"{name}: {listed(ids)}")
+    return "; ".join(parts) + "."
 
 
 def describe(trace: Trace) -> str:

@@ -2,9 +2,10 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
+import { blocksSentence } from "../../../widgets/specdec_widgets/static/words.js";
 import * as player from "../../../widgets/specdec_widgets/static/player.js";
 
-const { traces, steps, labels, numbers } = JSON.parse(readFileSync(process.env.SPECDEC_TRACES, "utf8"));
+const { traces, steps, labels, numbers, blocks, odd_blocks } = JSON.parse(readFileSync(process.env.SPECDEC_TRACES, "utf8"));
 
 for (const [name, trace] of Object.entries(traces)) {
   const m = player.index(trace), frames = m.frames;
@@ -104,4 +105,24 @@ test("a long run is indexed quickly", () => {
   const start = performance.now();
   player.index(traces.long);
   assert.ok(performance.now() - start < 500);
+});
+
+test("blocks: the record is told after the rewind, and what it will give back is held until then", () => {
+  const trace = traces.paged, m = player.index(trace), seen = [];
+  for (const [i, c] of trace.cycles.entries()) {
+    const mine = m.frames.filter((f) => f.cycle === i && f.stage !== "prefill" && f.stage !== "end");
+    const at = (stage) => player.blocksAt(trace, mine.find((f) => f.stage === stage));
+    assert.deepEqual(player.blocksAt(trace, mine.at(-1)), c.blocks);
+    seen.push(blocksSentence(player.blocksAt(trace, mine.at(-1))));
+    assert.equal(at("target").owned.length, c.blocks.owned.length + c.blocks.freed.length);
+    assert.ok(at("target").owned.length * c.blocks.size >= c.target_kv.written, "the forward has room");
+    assert.equal(at("start").owned.length, at("target").owned.length - c.blocks.taken.length);
+    if (i) assert.deepEqual(at("start").owned, trace.cycles[i - 1].blocks.owned);
+    const { items } = player.scene(trace, m, mine.at(-1), 0, m.longest, 0), borders = items.filter((x) => x.cls.startsWith("border"));
+    assert.equal(borders.length, c.blocks.owned.length + c.blocks.freed.length);
+    borders.forEach((x, k) => assert.equal(x.x, m.edge[k * c.blocks.size]));
+  }
+  assert.deepEqual(seen, blocks);
+  for (const [odd, said] of odd_blocks) assert.equal(blocksSentence(odd), said);
+  assert.equal(player.blocksAt(traces.mixed, player.index(traces.mixed).frames.at(-1)), null);
 });

@@ -12,7 +12,7 @@
  * @typedef {{key: string, cls: string, x1: number, y1: number, x2: number, y2: number}} Line
  */
 
-import { clip, columns, GLYPH, labels, list, num, pair, percent, plural, prose, quote, sub } from "./words.js";
+import { blocksSentence, clip, columns, GLYPH, labels, list, num, pair, percent, plural, prose, quote, sub } from "./words.js";
 import { button, el, icon, keyed, memory, onDark, option, put, svg, token } from "./elements.js";
 
 export { columns, memory, num, pair };
@@ -174,6 +174,21 @@ export function tape(trace, m, frame, which, a, b) {
   return out;
 }
 
+/** What is known of a paged cache's blocks in a step; null where the cache has none. The record tells the end of the
+ * cycle: the table had the blocks that the rewind gives back until then, and none that were taken before the forward. */
+export function blocksAt(trace, frame) {
+  const c = frame.stage === "prefill" ? undefined : trace.cycles[frame.cycle], b = c?.blocks;
+  if (!b) return null;
+  const fed = since(frame, "target"), rewound = since(frame, "rewind"), whole = [...b.owned, ...[...b.freed].reverse()];
+  const source = new Map(b.copied.map(([from, to]) => [to, from]));
+  const earlier = whole.map((id) => source.get(id) ?? id).filter((id) => !b.taken.includes(id));
+  const owned = rewound ? b.owned : fed ? whole : earlier;
+  return {
+    size: b.size, owned, shared: b.shared.filter((id) => owned.includes(id)), taken: fed ? b.taken : [], copied: fed ? b.copied : [],
+    published: since(frame, "commit") ? b.published : [], freed: rewound ? b.freed : [],
+  };
+}
+
 /** Everything drawn in the lanes for the columns [a, b). @returns {{items: Item[], lines: Line[]}} */
 export function scene(trace, m, frame, a, b, selected) {
   const items = [], lines = [], c = frame.stage === "prefill" ? undefined : trace.cycles[frame.cycle];
@@ -235,6 +250,7 @@ export function scene(trace, m, frame, a, b, selected) {
         const title = `slot ${at}: ${state}` + (label ? ", " + clip(label, 60) : "");
         add(which + at, "cell " + state + (label === "no KV" ? " lacks" : ""), at, y, { h: Y.cell, text, title });
       }
+      if (which === "target") borders();
       items.push({ key: "p" + which, cls: "pointer", x: x(pointer), y: y - 0.25, h: Y.cell + 0.5, text: "C = " + pointer });
       if (!kv || kv.written <= pointer) continue;
       const from = x(kv.written), low = y + Y.cell + 1.15;
@@ -242,6 +258,19 @@ export function scene(trace, m, frame, a, b, selected) {
       items.push({ key: "rl" + which, cls: "rewound", x: from + 0.3, y: low - 0.7, text: "rewind " + (kv.written - pointer) });
     }
     return { items, lines };
+  }
+
+  // Where a block of a paged cache begins, and its id.
+  function borders() {
+    const blocks = blocksAt(trace, frame);
+    [...(blocks?.owned ?? []), ...[...(blocks?.freed ?? [])].reverse()].forEach((id, i) => {
+      const from = Math.max(a, i * blocks.size), stop = Math.min(b, (i + 1) * blocks.size), room = x(stop) - x(from);
+      if (from >= stop) return;
+      const gone = i >= blocks.owned.length, more = gone ? " given back" : blocks.shared.includes(id) ? " shared" : "";
+      const text = room > 7.5 ? `block ${id}${more}` : room > 3.6 ? `block ${id}` : String(id);
+      const cls = "border" + (gone ? " gone" : "") + (from > i * blocks.size ? " within" : "");
+      items.push({ key: "b" + i, cls, x: x(from), y: Y.target - 1.2, h: Y.cell + 1.4, text });
+    });
   }
 }
 
@@ -579,11 +608,11 @@ export function mount(host, store) {
     const pick = event.target.closest("[data-pick]")?.dataset.pick;
     if (pick) select(+pick);
   });
-  const words = el("p", "narration"), ledgerBox = el("div", "ledger"), side = el("div", "side");
+  const words = el("p", "narration"), blockLine = el("p", "blocks"), ledgerBox = el("div", "ledger"), side = el("div", "side");
   words.setAttribute("aria-live", "polite");
   root.append(
     el("header", "", cycleName, stageName, facts, badges), controls, live, status,
-    el("div", "lanes", names, pane), legend, words, el("div", "below", ledgerBox, side), help,
+    el("div", "lanes", names, pane), legend, words, blockLine, el("div", "below", ledgerBox, side), help,
   );
   host.append(root);
 
@@ -659,6 +688,9 @@ export function mount(host, store) {
     words.setAttribute("aria-live", playing ? "off" : "polite");
     put(words, sentence);
     pane.setAttribute("aria-label", sentence);
+    const blocks = blocksAt(trace, frame);
+    blockLine.hidden = !blocks;
+    put(blockLine, blocks ? blocksSentence(blocks) : "");
     follow();
     drawStrip();
     const chosen = picked ?? focus(trace, frame), key = [frame.cycle, chosen, ORDER.indexOf(frame.stage), frame.k].join();

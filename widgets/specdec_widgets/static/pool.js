@@ -22,6 +22,12 @@ export const ending = (row) =>
 /** The name of a request with nothing invisible in it. */
 export const nameOf = (timeline, request, n = 14) => clip(mark(timeline.names[request]), n);
 
+/** The name in quotation marks, unless it is the one that a request has by default. */
+const named = (timeline, request) => {
+  const name = nameOf(timeline, request);
+  return name === "request " + request ? name : `‘${name}’`;
+};
+
 /** Everything that depends on the run alone: rows by step and request, blocks by step, sums by step. */
 export function indexRun(timeline) {
   const { blocks, block_size: size } = timeline.meta, held = [], rows = [], sums = [], seen = new Set();
@@ -118,7 +124,7 @@ export const left = (run, step) => !step ? [] :
 export function say(run, step) {
   const { timeline, sums } = run, moment = timeline.steps[step], after = sums[step];
   const parts = moment.rows.length <= FEW ? each(run, step) : all(moment.rows), gone = left(run, step);
-  if (gone.length) parts.push(`${gone.length <= FEW ? list(gone.map((r) => nameOf(timeline, r))) : gone.length + " requests"} left before it`);
+  if (gone.length) parts.push(`${gone.length <= FEW ? list(gone.map((r) => named(timeline, r))) : gone.length + " requests"} left before it`);
   const happened = parts.length ? parts.join("; ") : "nobody is there", n = moment.evicted.length;
   let pool = `${after.in_use} of ${plural(timeline.meta.blocks, "block")} ${after.in_use === 1 ? "is" : "are"} in use, `;
   pool += `${after.idle} idle and ${after.free} free`;
@@ -131,7 +137,7 @@ export function say(run, step) {
 function each(run, step) {
   const { timeline } = run, parts = [], wait = [];
   for (const row of timeline.steps[step].rows) {
-    const name = nameOf(timeline, row.request);
+    const name = named(timeline, row.request);
     if (row.state === "waiting") wait.push(name);
     else parts.push(`${name} ${deed(run, step, row)}`);
   }

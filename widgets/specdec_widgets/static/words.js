@@ -96,3 +96,15 @@ export const quote = (label) => "‘" + clip(label.replace(/^␣(?=.)/su, ""), 2
 export const plural = (n, one, many = one + "s") => n + " " + (n === 1 ? one : many);
 export const percent = (share) => (100 * share).toFixed(0) + " %";
 export const list = (items) => items.length < 2 ? items.join("") : items.slice(0, -1).join(", ") + " and " + items.at(-1);
+
+/** What a cycle did to the blocks of a paged cache. @param {{size: number, owned: number[], taken: number[],
+ * freed: number[], published: number[], shared: number[], copied: number[][]}} blocks */
+export function blocksSentence({ size, owned, taken, freed, published, shared, copied }) {
+  const ids = (items) => list(items.map(String));
+  const some = owned.length > 12 ? `… ${ids(owned.slice(-4))} (${owned.length} in all)` : ids(owned);
+  let head = owned.length ? `The table holds block${owned.length > 1 ? "s" : ""} ${some} of ${plural(size, "token")}` : "The table holds no block";
+  if (shared.length) head += ` (shared: ${ids(shared)})`;
+  const pairs = copied.map(([from, to]) => `${from} to ${to}`);
+  const rest = [["taken", taken], ["copied before a write", pairs], ["published", published], ["given back", freed]];
+  return [head, ...rest.filter(([, items]) => items.length).map(([name, items]) => `${name}: ${ids(items)}`)].join("; ") + ".";
+}

@@ -23,7 +23,7 @@
 # - keep two numbers for each model, and say what both are at any moment of a cycle;
 # - get the correction, the bonus and the all-accepted cycle right, for both models;
 # - write the rewind;
-# - write the test that finds a wrong one, and name three tests that do not.
+# - say which test finds a wrong one, and which popular tests do not.
 
 # %% [markdown]
 # ## Tokens that must go
@@ -85,6 +85,25 @@ predict("05.p1", guess, lambda: cycle.target_kv.after)
 # values. It is the **pending** token. It will be read at the start of the next cycle, as the last prompt token was at the
 # start of this one.
 #
+# ## Which slots?
+#
+# Another popular account: *if draft j is rejected, remove the positions j + 1 to γ.*
+#
+# **Predict:** the pass wrote the pending token to slot 6, d₁ to slot 7, and so on to d₄ in slot 10. Now d₃ has fallen. Which
+# slots must the target give up? Give a list.
+
+# %%
+# BEGIN SOLUTION
+guess = [9, 10]
+# END SOLUTION
+predict("05.p2", guess, lambda: list(range(cycle.target_kv.after, cycle.target_kv.written)))
+
+# %% [markdown]
+# Slot 10 alone would be d₄, the draft *behind* the rejected one. The rejected draft itself lies in slot 9, and it was read
+# as well. It has to go with the rest. Its slot is where the correction will be written.
+#
+# ## Both caches, drawn
+#
 # Now see where the pointers travel. Step with **→** and watch C in both lanes.
 
 # %%
@@ -119,28 +138,12 @@ def both_lanes(cycle):
 both_lanes(cycle)
 
 # %% [markdown]
-# Read the target's lane. It starts with C = L − 1 = 6: slots 0 to 5 are valid, and the last prompt token is pending. One pass reads the pending token and
-# four drafts and writes five slots, so C = L + γ = 11. Two drafts stand, and γ − n = 2 slots go: C = 9. That is the new L
-# minus 1.
+# Read the target's lane. It starts with C = L − 1 = 6: slots 0 to 5 are valid, and the last prompt token is pending. One pass
+# reads the pending token and four drafts and writes five slots, so C = L + γ = 11. Of the γ drafts n = 2 stand, and γ − n = 2
+# slots go: C = 9. That is the new L minus 1.
 #
 # The draft starts at 6 too. It reads the pending token to draw d₁, then d₁ to draw d₂, and so on. It *draws* d₄ and never
 # reads it. So its highest is 10, one less, and only one slot has to go.
-#
-# ## Which slots?
-#
-# Another popular account: *if draft j is rejected, remove the positions j + 1 to γ.*
-#
-# **Predict:** d₃ fell. Which slots must the target give up? The slots of the drafts are in the picture. Give a list.
-
-# %%
-# BEGIN SOLUTION
-guess = [9, 10]
-# END SOLUTION
-predict("05.p2", guess, lambda: list(range(cycle.target_kv.after, cycle.target_kv.written)))
-
-# %% [markdown]
-# Slot 10 alone would be d₄, the draft *behind* the rejected one. The rejected draft itself lies in slot 9, and it was read
-# as well. It has to go with the rest. Its slot is where the correction will be written.
 #
 # ## All stand
 #
@@ -172,8 +175,7 @@ both_lanes(every)
 # Five tokens committed and five slots written: the counts agree, the tokens do not. The slots belong to the token that was
 # pending *before*, and to the drafts. The bonus is the pending token of the next cycle.
 #
-# Look at the draft's lane. Nothing has to be taken back, and yet the draft is not up to date. L is 12 and C is 10. It
-# lacks the bonus, as the target does. And it lacks d₄, which it drew and never read.
+# Now look at the draft's lane. Nothing has to be taken back, so it stays at its highest.
 #
 # **Predict:** how many committed tokens must the draft read at the start of the next cycle, before it can draw?
 
@@ -194,12 +196,15 @@ predict("05.p4", guess, lambda: read_first(full, 1))
 both_lanes(full.cycles[1])
 
 # %% [markdown]
-# Compare the two lines that say *start*. The target lacks the pending token. The draft lacks that one and d₄ of the cycle
-# before, in the column *text*. It reads both in one pass, and draws.
+# Compare the two lines that say *start*. The target lacks the pending token. The draft lacks that one, and in the column *text*
+# it lacks d₄ of the cycle before: it drew that one and never read it. It reads both in one pass, and draws.
 #
-# ## The whole table
+# ## One token more
 #
-# Every n from 0 to γ, from real cycles. `reject_at=j` gives n = j − 1, and `reject_at=0` gives n = γ. L′ is L after the cycle.
+# A last popular account: *after a rejection the cycle adds the accepted drafts, a corrected token and a bonus token.*
+#
+# **Predict:** γ is 4, d₁ stands and d₂ falls. How many tokens does the cycle add? `reject_at=j` accepts n = j − 1 drafts,
+# and `reject_at=0` accepts all.
 
 
 # %%
@@ -209,6 +214,20 @@ def first_cycle(n, gamma=4):
     return engine.generate(prompt, story, max_new_tokens=16, gamma=gamma, reject_at=reject_at).trace.cycles[0]
 
 
+# BEGIN SOLUTION
+guess = 2
+# END SOLUTION
+predict("05.p5", guess, lambda: len(first_cycle(1).emitted))
+
+# %% [markdown]
+# One draft and one token more. That token is a correction *or* a bonus, never both: the bonus would have to follow drafts
+# that are no longer in the text.
+#
+# ## The whole table
+#
+# Every n from 0 to γ, from real cycles. L′ is L after the cycle.
+
+# %%
 print("         target C                 draft C")
 print("n   L′   start  highest  after    start  highest  after    added")
 for n in range(5):
@@ -220,7 +239,7 @@ for n in range(5):
     )
 
 # %% [markdown]
-# Never a correction *and* a bonus: each cycle adds n + 1 tokens.
+# Each cycle adds n + 1 tokens.
 #
 # The target always ends at L′ − 1. So does the draft, except in the last line. There it ends at L′ − 2, although nothing was
 # rejected. More than one real engine has forgotten that line.
@@ -413,7 +432,7 @@ def poisoned_run():
 # BEGIN SOLUTION
 guess = "the same story"
 # END SOLUTION
-predict("05.p5", guess, poisoned_run)
+predict("05.p6", guess, poisoned_run)
 
 # %% [markdown]
 # Nobody reads a slot at or past the pointer before it has been written again. So nothing need be erased: **the pointer is
@@ -483,10 +502,13 @@ class WritesOnce:
 
     def write(self, layer, keys, values):
         start = self.inner.pointer
+        # 1. Slots that were written before keep what they have.
         if layer in self.first and self.first[layer][0].shape[2] > start:
             old = [kept[:, :, start : start + keys.shape[2]] for kept in self.first[layer]]
             keys, values = (torch.cat([a, b[:, :, a.shape[2] :]], dim=2) for a, b in zip(old, (keys, values)))
+        # 2. The honest cache writes the rest.
         found = self.inner.write(layer, keys, values)
+        # 3. Slots that are new are remembered.
         if layer not in self.first or found[0].shape[2] > self.first[layer][0].shape[2]:
             self.first[layer] = [part.clone() for part in found]
         return found
@@ -534,7 +556,7 @@ def passes(engine):
 # BEGIN SOLUTION
 guess = True
 # END SOLUTION
-predict("05.p6", guess, lambda: passes(with_cache(itself, WritesOnce)))
+predict("05.p7", guess, lambda: passes(with_cache(itself, WritesOnce)))
 
 # %% [markdown]
 # Nothing was rejected, so nothing was rewound. An all-accepted run says nothing about the rewind. A test of the rewind
@@ -613,7 +635,7 @@ wanted = engine.generate(prompt, greedy, max_new_tokens=60, speculate=False).tok
 # BEGIN SOLUTION
 guess = False
 # END SOLUTION
-predict("05.p7", guess, text_changes)
+predict("05.p8", guess, text_changes)
 
 # %% [markdown]
 # The target decides about every token, and *its* cache is right. A bad draft is a bad guess, and guesses are judged. So the
@@ -717,11 +739,12 @@ print(f"the window of token 13 is {list(needed)}")
 print(f"still in the ring         {[token for token in needed if token in ring]}")
 
 # %% [markdown]
-# Four tokens are gone, one for each rejected draft. (Here windowed models keep all keys, and the window lives in the mask.) A
-# **recurrent state** is worse: it is one tensor that every token has changed, and no token can be taken out of it.
+# Four tokens are gone, one for each rejected draft. (In this engine windowed models keep all their keys, and the window lives
+# in the mask.) A **recurrent state** is worse: it is one tensor that every token has changed, and no token can be taken out
+# of it.
 #
 # Such a model has two ways. It can start again from nothing, as `recompute` does. Or it keeps a **snapshot** from before the
-# pass, returns to it, and reads the kept tokens once more. We make one of our cache, to see what is counted.
+# pass, returns to it, and reads the kept tokens once more. Put on our cache, to see what is counted:
 
 
 # %%
@@ -750,8 +773,44 @@ for before, now in list(zip(told.trace.cycles, told.trace.cycles[1:]))[:5]:
     print(f"after {before.accepted} of {len(before.proposed)} accepted: {now.caught_up} tokens computed again")
 
 # %% [markdown]
-# It reads n + 1 tokens again, those of the cycle that had a rejection, and none if there was none. What it may never do is
-# return to something else and say nothing.
+# After a rejection it reads n + 1 tokens again, the pending one and the drafts that stood; otherwise none. And once more no new
+# code: a cache may come back with less than it was asked for, and computed catches up.
+#
+# The engine takes snapshots by itself when a model needs them. Here is a real recurrent one, tiny and with random weights. It
+# has nothing to say. The drafts are its own tokens, every fourth one spoilt. And a control: a cache that says it went back, and
+# keeps the state.
+
+# %%
+import transformers
+
+from specdec_teach.caches import SnapshotCache
+
+transformers.logging.set_verbosity_error()  # it would like faster kernels
+torch.manual_seed(0)
+tiny = transformers.MambaConfig(
+    vocab_size=64, hidden_size=16, num_hidden_layers=2, state_size=4, initializer_range=1.0, eos_token_id=None
+)
+recurrent = transformers.MambaForCausalLM(tiny).eval()
+
+own = sd.Engine(recurrent).generate([1, 2, 3], greedy, max_new_tokens=24).tokens
+spoilt = [token if at % 4 != 3 else (token + 1) % 64 for at, token in enumerate(own)]
+speculative = sd.Engine(recurrent, drafter=sd.ScriptedDrafter(spoilt), gamma=4)
+told = speculative.generate([1, 2, 3], greedy, max_new_tokens=24)
+rejections = sum(c.last_kind == "correction" for c in told.trace.cycles)
+print(f"cache: {told.trace.meta.cache}, cycles with a rejection: {rejections}, same tokens: {told.tokens == own}")
+
+
+def moves_the_number(self, to):
+    self.pointer = to
+    return to
+
+
+with patch.object(SnapshotCache, "rollback", moves_the_number):
+    told = speculative.generate([1, 2, 3], greedy, max_new_tokens=24)
+print(f"control, state kept: same tokens: {told.tokens == own}")
+
+# %% [markdown]
+# A pointer *is* the rewind only where there are slots. A state has none, and there a pointer that moves alone is a lie.
 #
 # ## Many rows, many rewinds
 #
@@ -811,7 +870,7 @@ print([[c.emitted for c in a.cycles] == [c.emitted for c in b.cycles] for a, b i
 #
 # - Force a rejection at 1 and call `both_lanes` on the second cycle. Where does the correction's slot come in?
 # - In `after_run`, write `next(stream)` in place of `stream.finish()`, and ask again about `broken`. Why is every cache right?
-# - Put `Snapshots` around `recompute`. What is computed again now?
+# - Put `Snapshots` around an engine with `cache="recompute"`. What is computed again now, and why so much less?
 # - Take `drafter=sd.ModelDrafter(pair.target)` and the hole, with γ = 1, 2 and 8. Which loses most?
 
 # %%
@@ -824,7 +883,7 @@ both_lanes(engine.generate(prompt, story, max_new_tokens=16, reject_at=1).trace.
 # - We counted slots, not time. What a slot costs to read or to copy depends on the machine.
 # - A cache that equals a fresh one up to rounding is right in float32. In 16 bits the same comparison needs a wider margin.
 # - Who may share a block, and when, is lesson 06. A tree of drafts needs more than a pointer: lesson 09.
-# - The self-made caches here break or copy the *target's* cache only.
+# - The caches that we made here stand in the *target's* place only. The draft has the same duties, and the same tests.
 #
 # ## Can you?
 #

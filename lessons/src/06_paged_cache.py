@@ -189,7 +189,8 @@ check("06.2", rollback)
 # ## Must they go back at once?
 #
 # No. One can also keep them: the next cycle wants the room again anyway. Some servers never free a block after a
-# rejection; they count the computed tokens down and overwrite what lies behind. The cache here can do either.
+# rejection; they count the computed tokens down and overwrite what lies behind. The cache here can do either. (`variant`
+# makes an engine like this one with something exchanged, here the part that makes the caches.)
 
 # %%
 plain = engine.generate(prompt, story, max_new_tokens=40)

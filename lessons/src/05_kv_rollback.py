@@ -279,8 +279,7 @@ check("05.1", cases)
 def stale_slots(L: int, gamma: int, j: int) -> tuple[list[int], list[int]]:
     """(the target's stale slots, the draft's stale slots)."""
     # BEGIN SOLUTION
-    rejected = L - 1 + j
-    return list(range(rejected, L + gamma)), list(range(rejected, L + gamma - 1))
+    return list(range(L - 1 + j, L + gamma)), list(range(L - 1 + j, L + gamma - 1))
     # END SOLUTION
 
 
@@ -379,9 +378,7 @@ except sd.SpecDecError as error:
 def rewind(committed: int, proposed: int, emitted: int) -> tuple[int, int]:
     """(the target's C, the draft's C) after the cycle."""
     # BEGIN SOLUTION
-    now = committed + emitted
-    target_highest, draft_highest = committed + proposed, committed + proposed - 1
-    return min(target_highest, now - 1), min(draft_highest, now - 1)
+    return tuple(min(highest, committed + emitted - 1) for highest in (committed + proposed, committed + proposed - 1))
     # END SOLUTION
 
 

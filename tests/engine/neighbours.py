@@ -15,6 +15,7 @@ from torch import Tensor
 import specdec_teach as sd
 from specdec_teach.caches import ContiguousCache
 from specdec_teach.invariants import check
+from specdec_teach.request import Request
 
 TARGET, NEAR = sd.testing.tiny_llama(), sd.testing.tiny_llama(noise=0.08)
 RULES = ("rejection", "block", "coupled")
@@ -168,7 +169,7 @@ def sound(scheduler: sd.Scheduler) -> None:
         assert request.admitted or not request.cache.table, "a waiting request holds blocks"
     assert held == scheduler.pool.holders, "holders differ from the tables"
     assert scheduler.blocks_in_use == sum(count > 0 for count in held)
-    running = [request.admitted for request in scheduler.live]
+    running = [request.admitted for request in scheduler.live if request.stream.finish_reason is None]
     assert all(older >= younger for older, younger in pairwise(running)), "a request was overtaken"
     assert sum(running) <= scheduler.timeline().meta.max_batch
 
@@ -184,12 +185,12 @@ def drain(scheduler: sd.Scheduler, most: int = 2000) -> int:
     raise AssertionError(f"no end after {most} steps")
 
 
-def submit(scheduler: sd.Scheduler, ask: Ask, **settings: Any) -> sd.Request:
+def submit(scheduler: sd.Scheduler, ask: Ask, **settings: Any) -> Request:
     """Hand a request in."""
     return scheduler.submit(ask.prompt, ask.sampling, max_new_tokens=ask.cap, gamma=ask.gamma, **settings)
 
 
-def tells(scheduler: sd.Scheduler, asked: Sequence[sd.Request]) -> sd.Timeline:
+def tells(scheduler: sd.Scheduler, asked: Sequence[Request]) -> sd.Timeline:
     """The timeline agrees with what the requests themselves say, row by row, and survives JSON."""
     timeline = scheduler.timeline()
     assert sd.Timeline.from_dict(json.loads(json.dumps(timeline.to_dict()))) == timeline
@@ -223,7 +224,7 @@ def tells(scheduler: sd.Scheduler, asked: Sequence[sd.Request]) -> sd.Timeline:
     return timeline
 
 
-def shrunk(request: sd.Request, asked: int) -> list[bool]:
+def shrunk(request: Request, asked: int) -> list[bool]:
     """For each cycle, whether it was asked for fewer drafts than the request's own limits allow."""
     limits = request.stream.limits
     return [cycle.gamma < limits.gamma(asked, cycle.committed_before) for cycle in request.trace.cycles]

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import specdec_teach as sd
+from specdec_teach.request import Request
 
 from ..checks import same_as_fresh
 from .neighbours import (
@@ -116,7 +117,7 @@ def test_nobody_overtakes(wishes: list[tuple[int, int, int, int, bool]], places:
         for row, (length, cap, gamma, _, common) in enumerate(wishes)
     ]
     scheduler = sd.Scheduler(engine, max_batch=places, blocks=smallest(engine, asks) + extra, chunk=chunk)
-    got: list[sd.Request] = []
+    got: list[Request] = []
     for ask, (*_, later, _) in zip(asks, wishes, strict=True):
         got.append(submit(scheduler, ask))
         for _ in range(later):

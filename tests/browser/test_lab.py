@@ -23,10 +23,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from specdec_widgets.serving import sentence
 from tests.browser.contrast import CONTRAST
+from tests.widgets.timelines import TIMELINES
 
 LESSON = "00_start_here.ipynb"
 PLAYER = ".jp-OutputArea .specdec-player"
+TIMELINE = ".jp-OutputArea .specdec-timeline"
 SETTINGS = {
     "notebook-extension/tracker": {"windowingMode": "none"},  # every output is in the document
     "apputils-extension/notification": {"fetchNews": "false"},
@@ -158,6 +161,46 @@ def test_lesson_00_plays_in_jupyterlab(lab: Server, page: Any, recorded: Any, tm
 
     hosts = {urlsplit(url).hostname for url in recorded.requests if not url.startswith(("data:", "blob:"))}
     assert hosts <= {"127.0.0.1", "localhost"}
+    assert recorded.errors == []
+
+
+def test_timeline_plays_in_jupyterlab(lab: Server, page: Any, recorded: Any, tmp_path: Path) -> None:
+    """A scheduler's run in a notebook: its keys move it and not the cells, every text reads in both themes."""
+    TIMELINES["typical"].save(lab.folder / "run.json")
+    source = "import specdec_teach as sd\nsd.Timeline.load('run.json').show()"
+    cell = {"cell_type": "code", "id": "run", "metadata": {}, "source": source, "outputs": [], "execution_count": None}
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+    notebook = {"cells": [cell], "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
+    (lab.folder / "timeline.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
+    page.set_default_timeout(SECONDS * 1000)
+    page.goto(f"{lab.address}/doc/tree/timeline.ipynb?reset&token={lab.token}")
+    page.wait_for_function("() => window.jupyterapp?.shell?.currentWidget?.sessionContext")
+    (done,) = page.evaluate(RUN_ALL)
+    assert done["outputs"][0]["data"]["text/plain"].startswith("TimelinePlayer: 4 requests, 15 steps")
+    assert "text/html" in done["outputs"][0]["data"]
+
+    view = page.locator(TIMELINE).first
+    view.scroll_into_view_if_needed()
+    selected = page.evaluate("() => jupyterapp.shell.currentWidget.content.activeCellIndex")
+    for _ in range(8):
+        view.press("ArrowRight")
+    view.press("ArrowDown")
+    assert view.get_attribute("data-step") == "8"
+    assert page.evaluate("() => jupyterapp.shell.currentWidget.content.activeCellIndex") == selected
+    assert view.locator(".narration").inner_text() == sentence(TIMELINES["typical"], 8)
+    view.locator("summary").click()
+    view.press("?")
+    overlaps = view.evaluate(OVERLAPS)
+    view.press("Escape")
+    assert overlaps == [], "JupyterLab's own style for lists reaches into the view"
+    page.set_viewport_size({"width": 1280, "height": 1500})
+    for theme, name in (("JupyterLab Light", "light"), ("JupyterLab Dark", "dark")):
+        page.evaluate("theme => jupyterapp.commands.execute('apputils:change-theme', {theme})", theme)
+        page.wait_for_selector(f"{TIMELINE}[data-theme='{name}']")
+        page.wait_for_timeout(500)  # colours fade over
+        page.screenshot(path=tmp_path / f"{name}.png")
+        worst, where = view.evaluate(CONTRAST)
+        assert worst >= 4.5, f"{theme}: contrast {worst:.2f} at {where}"
     assert recorded.errors == []
 
 

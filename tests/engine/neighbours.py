@@ -167,6 +167,7 @@ def sound(scheduler: sd.Scheduler) -> None:
         for block in request.cache.table:
             held[block] += 1
         assert request.admitted or not request.cache.table, "a waiting request holds blocks"
+        assert request.admitted or request.stream.sequence.draft is None, "a waiting request holds a draft's cache"
     assert held == scheduler.pool.holders, "holders differ from the tables"
     assert scheduler.blocks_in_use == sum(count > 0 for count in held)
     running = [request.admitted for request in scheduler.live if request.stream.finish_reason is None]

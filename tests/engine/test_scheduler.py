@@ -184,6 +184,22 @@ def test_only_committed_tokens_are_found_by_others(at: int) -> None:
         same(probe.result, alone(engine, Ask([*ids, 9], GREEDY, 3)), LOOSE)
 
 
+def test_equal_tokens_behind_another_beginning_are_not_shared() -> None:
+    """A block is known by all tokens before it too: its keys and values depend on them."""
+    engine = llama_engine()
+    scheduler = sd.Scheduler(engine, max_batch=4, blocks=40)
+    known, other, common = [1, 2, 3, 4], [9, 8, 7, 6], [5, 5, 6, 6]
+    for prompt in ([*known, *common, 1], [*other, *[20] * 4, 1]):
+        submit(scheduler, Ask(prompt, GREEDY, 1))
+    drain(scheduler)
+    ask = Ask([*other, *common, 1], GREEDY, 8)
+    probe = submit(scheduler, ask)
+    drain(scheduler)
+    same(probe.result, alone(engine, ask), LOOSE)
+    assert probe.trace.prefill is not None
+    assert probe.trace.prefill.adopted == 4
+
+
 def test_two_that_compute_the_same_block_at_once() -> None:
     """Equal prompts side by side: one block is published, the other copy is just given back."""
     engine = table_engine()
@@ -217,10 +233,7 @@ def test_gamma_grows_back_when_there_is_room_again() -> None:
     for request in got:
         less = shrunk(request, 5)
         assert any(less), "the pool was never short"
-        assert not all(less[less.index(True) :])
-    first = got[0].trace.cycles
-    after = [cycle.gamma for cycle, less in zip(first, shrunk(got[0], 5), strict=True) if not less]
-    assert after.count(5) > 2
+        assert any(cycle.gamma == 5 for cycle in request.trace.cycles[less.index(True) :])
 
 
 def test_the_pool_is_never_asked_for_more_than_it_has() -> None:

@@ -34,7 +34,8 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from specdec_kernels.errors import EngineFailure, InvalidInput, shown, unknown_name
 from specdec_teach.caches import KINDS, BlockPool, Cache, SnapshotCache, new_cache
-from specdec_teach.states import StateFeeder, cache_argument, differs, probe_ids
+from specdec_teach.states import StateFeeder
+from specdec_teach.trial import cache_argument, context_of, differs, mixes_tokens, probe_ids
 
 __all__ = [
     "CausalLMOutputWithPast",
@@ -102,7 +103,7 @@ class ModelRunner:
     `rolls_back`: its caches rewind to any position; a model with a state of its own gets snapshots. `shares`: rows of
     different lengths share a forward, or else have one each. `at_once`: several tokens of a row fit in a forward.
     InvalidInput when `model` is no causal LM of transformers, takes no cache, answers otherwise with a cache than
-    without, keeps a state that cannot be restored, or is in training mode.
+    without, keeps a state that cannot be restored, mixes the tokens of a forward, or is in training mode.
     """
 
     def __init__(self, model: object, role: str) -> None:
@@ -124,10 +125,15 @@ class ModelRunner:
                 f"the {role} {type(model).__name__} takes no cache, so it cannot be fed at a pointer; "
                 "give a model whose forward takes past_key_values"
             )
+        if mixes_tokens(model, int(config.vocab_size)):
+            raise InvalidInput(
+                f"the {role} {type(model).__name__} quantises activations by a scale of the whole forward, so what it "
+                "says after a token depends on the tokens behind it; quantise its weights alone, or each token alone"
+            )
         self.model = model
         self.layers = int(config.num_hidden_layers)
         self.vocab = int(config.vocab_size)
-        self.context = _context(config)
+        self.context = context_of(config)
         self.name = str(model.config.name_or_path or type(model).__name__)
         self.revision = str(getattr(model.config, "_commit_hash", None) or "local")
         self.dtype = str(model.dtype).removeprefix("torch.")
@@ -276,18 +282,6 @@ class ModelRunner:
 def _keeps_only_keys(config: Any) -> bool:
     """Whether transformers itself would keep nothing but keys and values for such a model."""
     return all(type(layer) in _KEYS_ONLY for layer in DynamicCache(config=config).layers)
-
-
-def _context(config: Any) -> int | None:
-    """Return how many positions a model has, None for no limit.
-
-    Past its original length, long-rope turns every key another way than it was cached: the text ends there.
-    """
-    limit = getattr(config, "max_position_embeddings", None)
-    rope = getattr(config, "rope_parameters", None) or {}
-    if rope.get("rope_type") == "longrope":
-        limit = rope.get("original_max_position_embeddings", limit)
-    return int(limit) if isinstance(limit, int) and limit > 0 else None
 
 
 def llama_from_config(config: dict[str, object]) -> LlamaForCausalLM:

@@ -18,31 +18,11 @@ from torch import Tensor
 
 from specdec_kernels.errors import InvalidInput, shown
 from specdec_teach.caches.snapshot import SnapshotCache
+from specdec_teach.trial import cache_argument, differs, probe_ids
 
-__all__ = ["StateFeeder", "cache_argument", "differs", "probe_ids"]
+__all__ = ["StateFeeder"]
 
 Steps = list[tuple[int, Any]]
-
-
-def cache_argument(parameters: Any) -> str | None:
-    """Return what a model's forward calls the cache it takes, None if it takes none."""
-    return next((name for name in ("past_key_values", "cache_params", "state") if name in parameters), None)
-
-
-def probe_ids(count: int, vocab: int) -> list[int]:
-    """Return `count` token ids to try a model with.
-
-    >>> probe_ids(4, 5)
-    [3, 0, 2, 4]
-    """
-    return [(7 * at + 3) % vocab for at in range(count)]
-
-
-def differs(rows_RV: Tensor, fresh_RV: Tensor) -> bool:
-    """Whether logits differ by more than rounding in their precision can explain."""
-    exact = fresh_RV.dtype in (torch.float32, torch.float64)
-    scale = max(1.0, fresh_RV.abs().max().item())
-    return not (rows_RV - fresh_RV).abs().max().item() <= (1e-3 if exact else 0.1) * scale
 
 
 @final

@@ -1,4 +1,4 @@
-"""Load a target and a draft that speak the same tokens: the embedded pair, or any other.
+"""Load a target and a draft that speak the same tokens: the embedded pair, a fetched model, or any other.
 
 Invariant: a `Pair` that exists has one vocabulary; two tokenizers that differ are refused, with the first id that does.
 It does not know engines.
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from specdec_kernels.errors import InvalidInput
+from specdec_teach import shelf
 
 if TYPE_CHECKING:
     import torch
@@ -37,11 +38,11 @@ def load_pair(
     device: str | torch.device | None = None,
     dtype: torch.dtype | str | None = None,
 ) -> Pair:
-    """Load the embedded pair (no network), or a pair from paths or hub ids through transformers.
+    """Load the embedded pair (no network), or models by path, hub id or the name of a fetched model ("smollm2").
 
     `device`: where to put both models (None: the CPU, or where transformers puts them). `dtype`: float32 unless given;
-    a torch dtype or its name. InvalidInput: a name that cannot be loaded, a `draft` without a `target`, or two
-    tokenizers that differ.
+    a torch dtype or its name. InvalidInput: a name that cannot be loaded or was not fetched, a `draft` without a
+    `target`, or two tokenizers that differ.
     """
     kind = _dtype(dtype)
     if target is None:
@@ -50,14 +51,23 @@ def load_pair(
                 f"draft={draft!r} was given without a target; name both, or neither for the embedded pair"
             )
         return _embedded(device or "cpu", kind)
-    from specdec_teach.hf import load_any
-
-    model, tokenizer = load_any(target, device=device, dtype=kind)
+    model, tokenizer = _one(target, device, kind)
     if draft is None:
         return Pair(model, None, tokenizer)
-    small, other = load_any(draft, device=device, dtype=kind)
+    small, other = _one(draft, device, kind)
     _same_vocabulary(tokenizer, other)
     return Pair(model, small, tokenizer)
+
+
+def _one(name: str, device: str | torch.device | None, dtype: torch.dtype) -> tuple[Any, Any]:
+    if name in shelf.PARCELS:
+        folder = shelf.require(name)
+        from specdec_teach import gguf
+
+        return gguf.load(folder, device=device, dtype=dtype)
+    from specdec_teach.hf import load_any
+
+    return load_any(name, device=device, dtype=dtype)
 
 
 def _embedded(device: str | torch.device, dtype: torch.dtype) -> Pair:

@@ -18,9 +18,12 @@ if TYPE_CHECKING:
     from specdec_kernels.errors import InvalidInput as InvalidInput
     from specdec_kernels.errors import SpecDecError as SpecDecError
     from specdec_teach import events as events
+    from specdec_teach import faults as faults
     from specdec_teach import invariants as invariants
     from specdec_teach import rules as rules
     from specdec_teach import testing as testing
+    from specdec_teach.checking import Report as Report
+    from specdec_teach.checking import check as check
     from specdec_teach.drafters.base import Drafter as Drafter
     from specdec_teach.drafters.base import Proposal as Proposal
     from specdec_teach.drafters.model import ModelDrafter as ModelDrafter
@@ -55,6 +58,7 @@ _HOME = {
     "NgramDrafter": "specdec_teach.drafters.ngram",
     "Pair": "specdec_teach.pairs",
     "Proposal": "specdec_teach.drafters.base",
+    "Report": "specdec_teach.checking",
     "Result": "specdec_teach.result",
     "Sampling": "specdec_teach.sampling",
     "ScriptedDrafter": "specdec_teach.drafters.scripted",
@@ -63,11 +67,12 @@ _HOME = {
     "Stats": "specdec_teach.result",
     "Timeline": "specdec_teach.timeline",
     "Trace": "specdec_teach.trace",
+    "check": "specdec_teach.checking",
     "exact_law": "specdec_teach.exact",
     "load_pair": "specdec_teach.pairs",
     "play": "specdec_teach.play",
 }
-_MODULES = ("events", "invariants", "rules", "testing")
+_MODULES = ("events", "faults", "invariants", "rules", "testing")
 
 __all__ = sorted([*_HOME, *_MODULES])
 

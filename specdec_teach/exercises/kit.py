@@ -8,6 +8,7 @@ module `specdec_teach.exercises.lesson_NN` is imported when an id that starts wi
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, final
@@ -124,7 +125,7 @@ def _find(name: str) -> Judge:
 def _short(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
-    text = repr(value)
+    text = re.sub(r" at 0x[0-9a-f]+", "", repr(value))
     return text if len(text) <= 60 else text[:57] + "..."
 
 

@@ -1,4 +1,4 @@
-"""The command line: `specdec-teach lab | demo | check | replay | fetch | doctor`.
+"""The command line: `specdec-teach lab | demo | check | replay | bench | fetch | doctor`.
 
 Invariant: bad input ends with status 2 and one line that says what to do; Ctrl-C ends with status 130 and no traceback.
 It parses and dispatches; it does not know what a command does, and `--help` loads neither torch nor JupyterLab.
@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from specdec_kernels.errors import InvalidInput, SpecDecError
-from specdec_teach.cli import check, demo, doctor, fetch, lab, replay
+from specdec_teach.cli import bench, check, demo, doctor, fetch, lab, replay
 
 __all__ = ["main"]
 
-_COMMANDS = (lab, demo, check, replay, fetch, doctor)
+_COMMANDS = (lab, demo, check, replay, bench, fetch, doctor)
 
 
 class _Parser(argparse.ArgumentParser):

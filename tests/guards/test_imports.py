@@ -37,6 +37,9 @@ ALLOWED: dict[str, set[str]] = {
     "specdec_teach.gguf": {"specdec_kernels", "specdec_teach", "torch", "transformers"},
     "specdec_teach.shelf": {"specdec_kernels.errors", "specdec_teach.gguf"},
     "specdec_teach.traces": {"specdec_kernels.errors", "specdec_teach.text", "specdec_teach.trace"},
+    "specdec_teach.bench.table": {"specdec_teach.bench", "rich"},
+    "specdec_teach.bench.chart": {"specdec_kernels.errors", "specdec_teach.bench", "matplotlib", "plotly"},
+    "specdec_teach.bench.flashspec": {"specdec_kernels.errors", "specdec_teach", "torch", "flashspec"},
     "specdec_teach.cli": {"specdec_kernels.errors", "specdec_teach", "torch", "rich"},
     "specdec_teach.cli.replay": {"specdec_kernels.errors", "specdec_teach.trace"},
     "specdec_teach.training": {

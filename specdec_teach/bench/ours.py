@@ -1,0 +1,34 @@
+"""Our own engine as a candidate. It does not know how a cycle goes, or whom it is compared with."""
+
+from __future__ import annotations
+
+from specdec_teach.bench.records import Candidate
+from specdec_teach.bench.setting import sampling
+from specdec_teach.bench.task import Decode, Task
+from specdec_teach.engine import Engine
+
+__all__ = ["candidate", "decode"]
+
+
+def candidate(gamma: int, drafter: str = "speculative") -> Candidate:
+    """Return how this engine is called in a race at draft length γ; γ = 0 is plain decoding."""
+    if gamma == 0:
+        return Candidate("plain", "ours", "speculate=False")
+    return Candidate(f"{drafter} γ={gamma}", "ours", f"gamma={gamma}", gamma)
+
+
+def decode(engine: Engine, task: Task, gamma: int) -> Decode:
+    """Return the engine as a function from prompt to new ids, at draft length γ (0: plain)."""
+
+    def run(ids: list[int], seed: int) -> tuple[int, ...]:
+        result = engine.generate(
+            ids,
+            sampling(task.temperature, seed),
+            max_new_tokens=task.tokens,
+            gamma=gamma,
+            speculate=gamma > 0,
+            trace=False,
+        )
+        return result.tokens
+
+    return run

@@ -187,6 +187,14 @@ def test_an_ending_is_told_from_going_on() -> None:
     assert ending(Row(0, "failed", 0, 4, ends="failed")) == "failed"
 
 
+def test_a_run_that_kept_its_last_steps_says_since_when() -> None:
+    timeline = replace(TIMELINES["typical"], steps=TIMELINES["typical"].steps[6:])
+    seen = texts(to_svg(timeline, 0))
+    assert "step 6" in seen
+    assert any(text.startswith("15 tokens since step 6 · ") for text in seen)
+    assert sentence(timeline, 0) == sentence(TIMELINES["typical"], 6)
+
+
 def test_timings_leave_no_mark() -> None:
     timeline = TIMELINES["typical"]
     slow = replace(timeline, steps=tuple(replace(step, seconds=9.0) for step in timeline.steps))

@@ -15,6 +15,7 @@ from specdec_widgets.words import clip, labels, num, subscript
 __all__ = ["ROW", "draw_decision", "draw_top", "height"]
 
 ROW, SHOWN = 24, 6
+UNKNOWN = "p, q and u are unknown: whoever ran this did not record them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,8 @@ class Line:
 def height(trace: Trace, cycle: Cycle, decision: Decision | None) -> float:
     """How tall the ledger of this decision is; without one, that of the distribution of the last token."""
     if decision is not None:
+        if decision.p is None:
+            return 52
         return 108 + ROW * len(lines(trace, cycle, decision, ""))
     return 52 + ROW * (min(SHOWN, len(cycle.last_top.tokens)) + 1) if cycle.last_top else 0
 
@@ -44,7 +47,8 @@ def lines(trace: Trace, cycle: Cycle, d: Decision, name: str) -> list[Line]:
     ranked = sorted(d.bars, key=lambda b: (-max(b.p, b.q), b.token))
     room = SHOWN - sum(b.token in must for b in ranked)
     others = [b for b in ranked if b.token not in must and max(b.p, b.q) > 0][: max(0, room)]
-    beta = 1 - d.alpha > 1e-12
+    alpha = d.alpha or 0.0
+    beta = 1 - alpha > 1e-12
     out = []
     for b in ranked:
         if b.token not in must and b not in others:
@@ -60,7 +64,7 @@ def lines(trace: Trace, cycle: Cycle, d: Decision, name: str) -> list[Line]:
         out.append(Line(label, b.p, b.q, min(b.p, b.q), b.residual if beta else None, glyph, color))
     rest = Line(
         "rest", max(0.0, 1 - sum(r.p for r in out)), max(0.0, 1 - sum(r.q for r in out)),
-        max(0.0, d.alpha - sum(r.least for r in out)),
+        max(0.0, alpha - sum(r.least for r in out)),
         max(0.0, 1 - sum(r.residual or 0 for r in out)) if beta else None, "", "quiet",
     )  # fmt: skip
     return [*out, rest]
@@ -77,6 +81,9 @@ def draw_decision(c: Canvas, trace: Trace, cycle: Cycle, d: Decision, name: str,
     shown = clip(name, 24)
     c.text(x + 28, y + 16, shown, size=15, bold=True, mono=True)
     c.text(x + 28 + 9.6 * (len(shown) + 1), y + 16, word, size=15, fill=color, bold=True)
+    if d.p is None or d.alpha is None:
+        c.text(x, y + 40, UNKNOWN)
+        return
     half = (w - 24) / 2
     _test(c, trace, d, x, y + 26, half)
     right = x + half + 24
@@ -109,7 +116,7 @@ def _test(c: Canvas, trace: Trace, d: Decision, x: float, y: float, w: float) ->
         x,
         y + 16,
         f"{head}{ratio}{' = ' if ratio == 'p/q' else ' '}{num(d.accept_probability, digits)}"
-        + (" (capped at 1)" if d.p > d.q and ratio == "p/q" else ""),
+        + (" (capped at 1)" if (d.p or 0) > (d.q or 0) and ratio == "p/q" else ""),
     )
     _split(c, x, y + 23, w, d.accept_probability)
     c.box(x + d.u * w - 3, y + 19, 6, 22, "white")

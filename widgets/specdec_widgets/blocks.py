@@ -74,20 +74,20 @@ def _draw(timeline: Timeline, step: int) -> str:
     for i, line in enumerate(told):
         c.text(MARGIN, words + 16 + 21 * i, line, size=15)
     c.path(f"M{MARGIN:.1f} {counts - 14:.1f}h{INNER:.1f}", stroke="line", wide=1)
-    _counts(c, after, meta.blocks, counts)
+    _counts(c, timeline, after, counts)
     tiles.draw_tiles(c, timeline, step, MARGIN, blocks, INNER)
     if row is not None:
         tiles.draw_table(c, timeline, step, row, MARGIN, table, INNER)
     return c.close(WIDTH, total, f"Step {timeline.steps[step].index} of a scheduler's run", " ".join(told), patterns())
 
 
-def _counts(c: Canvas, after: Sums, blocks: int, y: float) -> None:
+def _counts(c: Canvas, timeline: Timeline, after: Sums, y: float) -> None:
     """The pool in numbers, and what the run has done so far."""
-    text = (
-        f"{after.in_use} of {blocks} in use · {after.shared} shared · {after.published} published · {after.idle} idle"
-    )
+    text = f"{after.in_use} of {timeline.meta.blocks} in use · {after.shared} shared · {after.published} published"
     c.text(MARGIN, y + 6, "blocks", size=15, bold=True)
-    c.text(MARGIN + 62, y + 6, f"{text} · {after.free} free", fill="quiet")
+    c.text(MARGIN + 62, y + 6, f"{text} · {after.idle} idle · {after.free} free", fill="quiet")
     kept = f" · {after.accepted} of {after.drafted} drafts kept" if after.drafted else ""
-    done = f"{plural(after.emitted, 'token')} so far{kept} · {after.adopted} taken over"
+    first = timeline.steps[0].index
+    since = f"since step {first}" if first else "so far"
+    done = f"{plural(after.emitted, 'token')} {since}{kept} · {after.adopted} taken over"
     c.text(WIDTH - MARGIN, y + 6, done, fill="quiet", anchor="end")

@@ -160,11 +160,12 @@ def _columns(trace: Trace, cycle: Cycle) -> Columns:
 
 
 def _header(c: Canvas, trace: Trace, cycle: Cycle, width: float) -> None:
-    temperature = trace.meta.sampling.get("temperature", 1.0)
-    heat = "greedy" if temperature == 0 else f"T = {mark(str(temperature))}"
+    temperature = trace.meta.sampling.get("temperature")
+    heat = "greedy" if temperature == 0 else "T unknown" if temperature is None else f"T = {mark(str(temperature))}"
     span = f"cycles {trace.cycles[0].index}–{trace.cycles[-1].index}"
     facts = f"{span} · γ = {len(cycle.proposed)} · {heat} · {mark(trace.meta.verify)} rule"
-    flags = ["forced"] * (trace.meta.forced is not None) + ["not lossless"] * (not trace.meta.lossless)
+    exact = {True: [], False: ["not lossless"], None: ["lossless or not is unknown"]}[trace.meta.lossless]
+    flags = ["forced"] * (trace.meta.forced is not None) + exact
     c.text(MARGIN, 34, f"cycle {cycle.index}", size=18, bold=True)
     c.text(MARGIN + 24 + 11 * len(f"cycle {cycle.index}"), 34, " · ".join(flags), fill="red-ink", bold=True)
     c.text(width - MARGIN, 34, facts, fill="quiet", anchor="end")

@@ -1,7 +1,7 @@
 """Words and numbers of a Trace as text: token labels, a cycle in one sentence, a run in one line.
 
 Invariant: no timing and no address appears in what this module returns, so that it may be stored and compared.
-It mirrors `labels`, `mark` and `num` of static/player.js (a test compares them) and knows nothing of pixels.
+It mirrors static/words.js (a test compares them) and knows nothing of pixels.
 """
 
 from __future__ import annotations
@@ -238,6 +238,6 @@ def summary(trace: Trace) -> str:
         parts.append(f"ended by {ENDS[trace.finish_reason]}")
     if trace.meta.forced is not None:
         parts.append("forced")
-    if not trace.meta.lossless:
-        parts.append("not lossless")
+    if trace.meta.lossless is not True:
+        parts.append("lossless or not is unknown" if trace.meta.lossless is None else "not lossless")
     return "CyclePlayer: " + ", ".join(parts)

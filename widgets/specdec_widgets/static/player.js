@@ -17,7 +17,7 @@ import { button, el, icon, keyed, memory, onDark, option, put, svg, token } from
 
 export { columns, memory, num, pair };
 
-const temperature = (trace) => Number(trace.meta.sampling?.temperature ?? 1);
+const temperature = (trace) => trace.meta.sampling?.temperature ?? null;
 const isGreedy = (trace) => temperature(trace) === 0;
 
 // ---------------------------------------------------------------- the steps
@@ -85,7 +85,7 @@ export function index(trace) {
     const s = c.seconds;
     sums = {
       cycles: sums.cycles + 1, emitted: sums.emitted + c.emitted.length, accepted: sums.accepted + c.accepted,
-      judged: sums.judged + c.proposed.length - c.stop_cut, seconds: sums.seconds + s.draft + s.target + s.verify + s.other,
+      judged: sums.judged + c.proposed.length - c.stop_cut, seconds: sums.seconds + (s ? s.draft + s.target + s.verify + s.other : 0),
     };
     totals.push(sums);
   }
@@ -292,6 +292,8 @@ export function ledger(trace, m, frame, selected) {
   }
   const d = c.decisions[selected - 1], state = d ? standing(c, frame, selected) : null;
   if (!d || !state) return null;
+  const mine = m.drafts[frame.cycle][selected - 1], place = { position: selected, row: selected - 1, label: mine };
+  if (d.p === null) return { kind: "decision", ...place, state, known: false, unknown: true, d, rows: [], rest: {} };
   const known = since(frame, "target"), drawn = d.status === "rejected" && since(frame, "last") ? c.last : null;
   const must = new Set([d.token, known && d.status === "rejected" ? c.last : d.token]);
   const weight = (r) => (known ? Math.max(r.p, r.q) : r.q);
@@ -308,14 +310,14 @@ export function ledger(trace, m, frame, selected) {
     q: left("q", 1), p: known ? left("p", 1) : null, min: known ? left("min", d.alpha) : null,
     residual: some ? left("residual", 1) : null,
   };
-  const label = m.drafts[frame.cycle][selected - 1];
-  return { kind: "decision", position: selected, row: selected - 1, label, state, known, d, rows, rest };
+  return { kind: "decision", ...place, state, known, d, rows, rest };
 }
 
 /** The acceptance test in words: what was compared with what. */
 export function test(trace, m, frame, d) {
   const c = trace.cycles[frame.cycle], ok = d.accepted, y = quote(m.drafts[frame.cycle][d.position - 1]);
   const forced = d.forced ? " (forced)" : "";
+  if (d.p === null) return "p, q and u are unknown";
   if (d.u === null || d.accept_probability === null) {
     const other = ok || c.last === null ? null : quote(m.text[c.committed_before + c.accepted]);
     const whose = isGreedy(trace) ? "the target's likeliest token" : "the target's own draw";
@@ -366,7 +368,8 @@ const SAY = {
 
   draft({ frame, c, K, d }) {
     const fed = frame.k > 1 && c.draft_kv ? `The draft feeds ${sub(frame.k - 1)} and` : "The draft";
-    const head = `${fed} proposes ${d(frame.k)}, to which it gives q = ${num(c.decisions[frame.k - 1].q)}.`;
+    const { q } = c.decisions[frame.k - 1];
+    const head = `${fed} proposes ${d(frame.k)}, ${q === null ? "with a q that is unknown" : `to which it gives q = ${num(q)}`}.`;
     return head + (frame.k === K && c.draft_kv ? ` It has not fed ${sub(K)} itself: its pointer stops at ${frame.draft}.` : "");
   },
 
@@ -481,6 +484,7 @@ const bar = (cls, share) => {
 };
 
 const UNJUDGED = { proposed: "not judged yet", cut: "behind the end of the text", unused: "discarded: never judged" };
+const UNKNOWN = "p, q and u are unknown: whoever ran this did not record them";
 const PARTS = [["min", "both"], ["excess-p", "p only"], ["excess-q over", "q only"]];
 
 /** The ledger's elements for its data; `test` is the acceptance test in words. */
@@ -493,6 +497,7 @@ function drawLedger(data, words) {
   const title = el("h3", "", last ? verdict : sub(data.position), token(clip(data.label, 24)), last ? "" : verdict);
   title.append(el("span", "row-name", "row " + data.row));
   const head = [title];
+  if (data.unknown) return [title, el("p", "quiet", UNKNOWN)];
   if (!last && data.known) {
     const { d } = data, strips = el("div", "strips"), judged = data.state === "accepted" || data.state === "rejected";
     const testStrip = el("div", "strip test"), t = d.accept_probability;
@@ -648,7 +653,7 @@ export function mount(host, store) {
     const places = Array.from({ length: gamma }, (_, i) => option(String(i + 1), String(i + 1)));
     reject.replaceChildren(option("", "–"), option("0", "accept all"), ...places);
     reject.value = Number.isInteger(value) ? String(value) : "";
-    const flags = trace.meta.lossless ? [] : ["not lossless"];
+    const flags = { true: [], false: ["not lossless"] }[trace.meta.lossless] ?? ["lossless or not is unknown"];
     if (Number.isInteger(value)) flags.unshift(value ? `forced: reject at ${value}` : "forced: accept all");
     badges.replaceChildren(...flags.map((text) => el("span", "badge", text)));
     show(Math.min(store.get("step") ?? 0, m.frames.length - 1), true);
@@ -680,7 +685,7 @@ export function mount(host, store) {
     put(stageName, frame.stage === "last" ? drawn : STAGES[frame.stage] ?? frame.stage);
     const gamma = c ? c.proposed.length : trace.meta.gamma;
     const span = trace.cycles.length === 1 ? "1 cycle" : `cycles ${firstIndex}–${lastIndex}`;
-    const heat = isGreedy(trace) ? "greedy" : "T = " + temperature(trace);
+    const heat = isGreedy(trace) ? "greedy" : temperature(trace) === null ? "T unknown" : "T = " + Number(temperature(trace));
     put(facts, [span, `γ = ${gamma}`, heat, trace.meta.verify + " rule"].join("  ·  "));
     scrub.value = String(at);
     scrub.setAttribute("aria-valuetext", cycleName.textContent + ", " + stageName.textContent);
@@ -739,7 +744,7 @@ export function mount(host, store) {
     if (key === sideKey) return;
     sideKey = key;
     const parts = [];
-    if (c && frame.stage !== "prefill") {
+    if (c?.seconds && frame.stage !== "prefill") {
       const shares = Object.entries(c.seconds), sum = shares.reduce((n, [, v]) => n + v, 0);
       const ms = (v) => (v * 1000).toFixed(v < 0.01 ? 2 : 1);
       const axis = el("div", "axis time", ...shares.map(([name, v]) => bar("t-" + name, sum ? v / sum : 0)));

@@ -194,7 +194,8 @@ export function mount(host, store) {
       ["drafts kept", now.drafted ? `${now.accepted} of ${now.drafted}${rate}` : "–"], ["computed outside of cycles", now.fed],
       ["taken over", now.adopted], ["preemptions", now.preempted], ["time so far", ms],
     ];
-    side.replaceChildren(el("h3", "", "so far"), el("dl", "totals", ...sums.map(([k, v]) => el("div", "", el("dt", "", k), el("dd", "", String(v))))));
+    const first = timeline.steps[0].index;
+    side.replaceChildren(el("h3", "", first ? "since step " + first : "so far"), el("dl", "totals", ...sums.map(([k, v]) => el("div", "", el("dt", "", k), el("dd", "", String(v))))));
   }
 
   function drawTwin() {

@@ -80,6 +80,8 @@ def test_the_latest_snapshot_is_found_while_it_may_be_needed() -> None:
         for token in (4, 5, 6, 7):
             feed(cache, [token])
         assert (cache.rollback(to), cache.state) == (to, [1, 2, 3, 4, 5, 6, 7][:to])
+    feed(cache, [8])
+    assert (cache.rollback(8), cache.rollback(7), cache.rollback(6)) == (8, 7, 0), "one snapshot outlives a rollback"
 
 
 def test_tokens_out_of_the_middle_are_not_kept() -> None:

@@ -208,9 +208,9 @@ class Scheduler:
             stream, cache = request.stream, request.cache
             if not request.admitted:
                 continue
-            stream.at_step, stream.fits, fresh = self._log.step, None, cache.pointer == 0
-            stream.rewind()
-            if fresh:
+            stream.at_step, stream.fits = self._log.step, None
+            if cache.pointer == 0:
+                stream.rewind()
                 self._log.adopted(request, cache.pointer)
             while request.admitted and not self.pool.can_take(cache.missing(1)):
                 self._preempt(self._running[-1])

@@ -50,7 +50,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step: every request that is not over, in order of arrival, and the pool after it.
+    """One step: every request that was not over when the last one ended, in order of arrival, and the pool after it.
 
     `published`: blocks that can be found by their tokens; `idle`: those of them that nobody holds; `evicted`: those
     that were forgotten in this step to make room. `seconds`: wall-clock time.

@@ -218,8 +218,12 @@ def tells(scheduler: sd.Scheduler, asked: Sequence[Request]) -> sd.Timeline:
         assert [row.cycle for _, row in rows if row.cycle is not None] == list(range(stats.cycles))
         assert rows[-1][1].ends == (result.finish_reason or request.state)
         assert all(row.ends is None for _, row in rows[:-1])
+        again = 0
         for index, row in rows:
+            again += row.fed
             if row.cycle is not None and result.trace is not None:
+                assert row.cycle == 0 or request.trace.cycles[row.cycle].caught_up == again
+                again = 0
                 cycle = request.trace.cycles[row.cycle]
                 assert (cycle.step, cycle.gamma, cycle.accepted) == (index, row.gamma, row.accepted)
     return timeline

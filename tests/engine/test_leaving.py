@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 import specdec_teach as sd
-from specdec_teach import events
+from specdec_teach import events, rounds
+from specdec_teach.caches import BlockPool
 
 from .neighbours import (
     LOOSE,
@@ -283,3 +284,24 @@ def test_broken_models_are_not_the_schedulers_fault() -> None:
     for request, ask in zip(got, (Ask([1]), Ask([2, 3])), strict=True):
         same(request.result, alone(table_engine(), ask), resumed=True)
     assert torch.is_inference_mode_enabled() is False
+
+
+def test_blocks_lost_twice_are_in_no_account() -> None:
+    """A request that is preempted while it computes its tokens again, and finds none of its blocks afterwards."""
+    engine = table_engine(debug=True)
+    pool = BlockPool(40, size=4)
+    stream = engine.open([1, 2, 3, 4, 5, 6, 0, 1, 2, 3], GREEDY, max_new_tokens=16, pool=pool, cache="paged")
+    stream.step()
+    for chunk in (8, None):
+        stream.preempt()
+        for block in pool.published:
+            pool.withdraw(block)
+        for _ in range(3):
+            pool.take()
+        stream.chunk = chunk
+        with torch.inference_mode():
+            rounds.catch_up([stream])
+    result = stream.finish()
+    same(result, alone(table_engine(), Ask([1, 2, 3, 4, 5, 6, 0, 1, 2, 3], GREEDY, 16)), resumed=True)
+    computed = stream.trace().cycles[0].committed_after - 1
+    assert stream.trace().cycles[1].caught_up == 8 + computed

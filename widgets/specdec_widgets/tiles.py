@@ -116,9 +116,9 @@ def _slots(c: Canvas, block: Block, size: int, x: float, y: float, w: float, h: 
     c.box(
         x + one * block.filled, y, one * (block.written - block.filled), h, "/stale", stroke="stale", dash="3 2", wide=1
     )
-    if one >= 3.5 and block.written > 1:
-        lines = "".join(f"M{x + at * one:.1f} {y:.1f}v{h:.1f}" for at in range(1, block.written))
-        c.path(lines, stroke="white", wide=0.8)
+    if one >= 3.5:
+        for at in range(1, block.written):
+            c.path(f"M{x + at * one:.1f} {y:.1f}v{h:.1f}", stroke="white", wide=0.8)
     c.box(x, y, w, h, "none", stroke="valid" if block.free else "stale", dash="2 3" if block.free else "", wide=1)
 
 

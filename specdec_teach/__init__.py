@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from specdec_teach import invariants as invariants
     from specdec_teach import rules as rules
     from specdec_teach import testing as testing
+    from specdec_teach import traces as traces
     from specdec_teach.checking import Report as Report
     from specdec_teach.checking import check as check
     from specdec_teach.drafters.base import Drafter as Drafter
@@ -72,7 +73,7 @@ _HOME = {
     "load_pair": "specdec_teach.pairs",
     "play": "specdec_teach.play",
 }
-_MODULES = ("events", "faults", "invariants", "rules", "testing")
+_MODULES = ("events", "faults", "invariants", "rules", "testing", "traces")
 
 __all__ = sorted([*_HOME, *_MODULES])
 

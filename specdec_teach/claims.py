@@ -78,6 +78,8 @@ class Run:
 
 def drawn(cycle: Cycle) -> dict[str, range]:
     """Return the draw numbers that a cycle used, by stream."""
+    if cycle.rng is None:
+        return {}
     streams = {"draft": cycle.rng.draft, "accept": cycle.rng.accept, "token": cycle.rng.token}
     return {name: range(first, first + count) for name, (first, count) in streams.items()}
 
@@ -128,7 +130,8 @@ def emitted(run: Run, cycle: Cycle) -> Claims:
     if last is not None and cycle.emitted[-1:] != (last,):
         yield f"the token after the drafts is {last}, the last one emitted is {cycle.emitted[-1:]}"
     kind = "none" if last is None else "bonus" if kept == len(cycle.proposed) else "correction"
-    if cycle.last_kind != kind or (cycle.last_from is None) != (last is None):
+    source = cycle.last_from is None and cycle.rng is not None
+    if cycle.last_kind != kind or (source if last is not None else cycle.last_from is not None):
         yield (
             f"{kept} of {len(cycle.proposed)} drafts were accepted, so the token after them is a {kind}; the record "
             f"says {cycle.last_kind}, drawn from {cycle.last_from}"
@@ -167,7 +170,8 @@ def gamma(run: Run, cycle: Cycle) -> Claims:
 def vocabulary(run: Run, cycle: Cycle) -> Claims:
     """Every token is an id of the target's vocabulary."""
     width = None if run.meta is None else run.meta.vocab
-    wrong = [token for token in cycle.proposed + cycle.emitted if token < 0 or (width is not None and token >= width)]
+    known = [token for token in cycle.proposed + cycle.emitted if token is not None]
+    wrong = [token for token in known if token < 0 or (width is not None and token >= width)]
     if wrong:
         yield f"token {wrong[0]} is no id of the target; its ids are 0 to {'…' if width is None else width - 1}"
 
@@ -273,7 +277,7 @@ def nothing_after(run: Run, cycle: Cycle) -> Claims:
     if run.meta is None or run.prompt is None:
         return
     cap, new = run.meta.max_new_tokens, cycle.committed_after - run.prompt
-    if new > cap:
+    if cap is not None and new > cap:
         yield f"{new} new tokens are committed, {cap} are allowed"
 
 
@@ -290,5 +294,5 @@ def nothing_after_at_end(run: Run, reason: FinishReason | None) -> Claims:
         yield f"the last token {final} ends a sequence, but the text ended by {reason}"
     if run.meta is not None and run.prompt is not None and (last is not None or run.first == 0):
         cap, new = run.meta.max_new_tokens, (last.committed_after if last is not None else run.prompt) - run.prompt
-        if reason == "length" and new != cap:
+        if reason == "length" and cap is not None and new != cap:
             yield f"the text ended by length with {new} new tokens, {cap} are allowed"

@@ -92,8 +92,8 @@ def check(trace: Trace) -> list[Violation]:
 def _start(trace: Trace) -> Iterator[Violation]:
     """Check what was there before the first cycle."""
     width, prefill, loose = trace.meta.vocab, trace.prefill, trace.meta.cache in claims.LOOSE
-    wrong = next((token for token in trace.prompt if not 0 <= token < width), None)
-    if wrong is not None:
+    wrong = next((token for token in trace.prompt if width is not None and not 0 <= token < width), None)
+    if wrong is not None and width is not None:
         yield Violation("vocabulary", None, f"the prompt holds token {wrong}; the target's ids are 0 to {width - 1}")
     if prefill is not None and not loose and prefill.target + prefill.adopted != len(trace.prompt) - 1:
         yield Violation(

@@ -3,7 +3,7 @@
 Claims in the manner of `specdec_teach.claims`: a function for each, yielding a sentence if it is broken.
 Sources: Leviathan et al. 2023, algorithm 1 (rejection); Sun et al. 2024, algorithm 2 (block).
 Invariant: nothing is computed from a model, only compared with what the record shows; where a record shows a part of a
-row, the part alone is judged. It does not know pointers or counts.
+row, the part alone is judged, and of a draft whose numbers are unknown nothing is. It does not know pointers or counts.
 """
 
 from __future__ import annotations
@@ -23,45 +23,47 @@ _CLOSE = 1e-6
 def acceptance(run: Run, cycle: Cycle) -> Claims:
     """Every draft's verdict follows from its u, p and q under the rule of the run."""
     for decision in cycle.decisions:
-        at = f"draft {decision.position}"
-        if not -_CLOSE <= decision.alpha <= 1.0 + _CLOSE:
-            yield f"{at} has α = {decision.alpha:.6g}; an overlap is between 0 and 1"
-        elif (least := _overlap(decision)) > decision.alpha + 1e-4:
-            yield f"{at} has α = {decision.alpha:.6g}, the tokens shown overlap by {least:.6g} already"
-        if decision.accepted and run.rule in EXACT and decision.p <= 0.0:
-            yield f"{at}, token {decision.token}, was accepted though p = {decision.p}"
+        at, p, q, alpha = f"draft {decision.position}", decision.p, decision.q, decision.alpha
+        if p is None or q is None or alpha is None:
+            continue
+        if not -_CLOSE <= alpha <= 1.0 + _CLOSE:
+            yield f"{at} has α = {alpha:.6g}; an overlap is between 0 and 1"
+        elif (least := _overlap(decision, min(p, q))) > alpha + 1e-4:
+            yield f"{at} has α = {alpha:.6g}, the tokens shown overlap by {least:.6g} already"
+        if decision.accepted and run.rule in EXACT and p <= 0.0:
+            yield f"{at}, token {decision.token}, was accepted though p = {p}"
         if decision.status == "unused" and decision.u is not None:
             yield f"{at} stands behind a rejection and was judged with u = {decision.u:.6g}"
         if decision.status in ("accepted", "rejected"):
-            yield from (f"{at} {broken}" for broken in _verdict(run, decision))
+            yield from (f"{at} {broken}" for broken in _verdict(run, decision, p, q))
     if run.rule == "block" and not run.certain and cycle.accepted and cycle.last is not None:
         deciding = cycle.decisions[cycle.accepted - 1] if cycle.accepted <= len(cycle.decisions) else None
         if deciding is not None and deciding.u is None:
             yield f"the first {cycle.accepted} drafts were accepted, and no number decided it"
 
 
-def _overlap(decision: Decision) -> float:
-    """Return the part of Σ min(p, q) that a decision shows."""
-    shown = {bar.token: min(bar.p, bar.q) for bar in decision.bars}
-    return sum({decision.token: min(decision.p, decision.q), **shown}.values())
+def _overlap(decision: Decision, own: float) -> float:
+    """Return the part of Σ min(p, q) that a decision shows; `own` is the proposed token's."""
+    shown: dict[int | None, float] = {bar.token: min(bar.p, bar.q) for bar in decision.bars}
+    return sum({decision.token: own, **shown}.values())
 
 
-def _verdict(run: Run, decision: Decision) -> Claims:
+def _verdict(run: Run, decision: Decision, p: float, q: float) -> Claims:
     """Compare the verdict on one draft with its numbers."""
     u, chance, stands = decision.u, decision.accept_probability, decision.status == "accepted"
     said = decision.status
     if run.certain:
-        if stands != (decision.p == 1.0):
-            yield f"was {said} with p = {decision.p}; a greedy run accepts the target's favourite (p = 1) and no other"
+        if stands != (p == 1.0):
+            yield f"was {said} with p = {p}; a greedy run accepts the target's favourite (p = 1) and no other"
         return
     if run.rule == "rejection":
         if u is None or chance is None:
             yield f"was {said} and nobody judged it: there is no u"
             return
-        if stands != (u * decision.q < decision.p) and not _tied(run, u * decision.q, decision.p):
-            sign = "<" if u * decision.q < decision.p else "≥"
-            yield f"was {said}, but u·q = {u * decision.q:.6g} {sign} p = {decision.p:.6g}"
-        right = 0.0 if decision.p <= 0.0 else 1.0 if decision.p >= decision.q else decision.p / decision.q
+        if stands != (u * q < p) and not _tied(run, u * q, p):
+            sign = "<" if u * q < p else "≥"
+            yield f"was {said}, but u·q = {u * q:.6g} {sign} p = {p:.6g}"
+        right = 0.0 if p <= 0.0 else 1.0 if p >= q else p / q
         if not math.isclose(chance, right, rel_tol=_CLOSE, abs_tol=1e-12):
             yield f"has acceptance probability {chance:.6g}; min(1, p/q) is {right:.6g}"
         return
@@ -105,6 +107,8 @@ def drawn_from_q(run: Run, cycle: Cycle) -> Claims:
         return
     certain = run.meta.drafter == "model-argmax" or (run.greedy and run.meta.drafter == "model")
     for decision in cycle.decisions:
+        if decision.q is None:
+            continue
         if decision.q <= 0.0:
             yield f"draft {decision.position}, token {decision.token}, has q = {decision.q}: it was not drawn from q"
         elif certain and decision.q != 1.0:
@@ -130,9 +134,10 @@ def surprise(run: Run, cycle: Cycle) -> float | None:
     if total is None or meta is None or meta.drafter != "model" or meta.forced is not None or run.rule == "coupled":
         return None
     for decision in cycle.decisions:
-        if not decision.q_top.tokens or decision.q_top.tokens[0][0] != decision.token or decision.q <= 0.0:
+        q = decision.q or 0.0
+        if not decision.q_top.tokens or decision.q_top.tokens[0][0] != decision.token or q <= 0.0:
             return None
-        total -= math.log(min(1.0, decision.q))
+        total -= math.log(min(1.0, q))
     return total
 
 
@@ -144,6 +149,8 @@ def rows(run: Run, cycle: Cycle) -> Claims:
             ("p", decision.p, decision.p_top, run.meta is not None),
             ("q", decision.q, decision.q_top, own_q),
         ):
+            if value is None or decision.token is None:
+                continue
             shown = dict(top.tokens).get(decision.token)
             least = top.tokens[-1][1] if len(top.tokens) == _LISTED else 0.0
             if shown is not None and not math.isclose(shown, value, rel_tol=_CLOSE, abs_tol=1e-12):

@@ -105,7 +105,7 @@ class Pending:
         tops = [_top(ids, values) for ids, values in pairs]
         p_tops, rest_tops, q_tops = tops[: count + 1], tops[count + 1 : 2 * count + 1], tops[2 * count + 1 :]
         rest_tops = [top if top.tokens else Top((), 0.0) for top in rest_tops]
-        q_tops = q_tops or [Top(((token, 1.0),), 0.0) for token in self.shell.proposed]
+        q_tops = q_tops or [Top(((token, 1.0),), 0.0) for token in self.shell.proposed if token is not None]
         alpha, bars = measured.alpha_K.tolist(), self._bars()
         decisions = tuple(
             self._decision(row, alpha[row], p_tops[row], q_tops[row], rest_tops[row], bars[row]) for row in range(count)

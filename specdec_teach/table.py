@@ -1,6 +1,7 @@
 """A run as plain text: for terminals, diffs and readers without a browser.
 
-Invariant: the same trace gives the same text, and no timing is in it. It knows traces only.
+Invariant: the same trace gives the same text, and no timing is in it; what was not recorded is called unknown.
+It knows traces only.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ def render(trace: Trace) -> str:
     """Return the whole run: how it was made, a block per cycle, and the totals."""
     meta = trace.meta
     temperature = meta.sampling.get("temperature")
-    mode = "greedy" if isinstance(temperature, (int, float)) and temperature <= 1e-5 else f"T={temperature}"
-    claims = ["forced" if meta.forced is not None else "", "" if meta.lossless else "not lossless"]
+    mode = "greedy" if isinstance(temperature, (int, float)) and temperature <= 1e-5 else f"T={_known(temperature)}"
+    exact = {True: "", False: "not lossless", None: "lossless or not is unknown"}[meta.lossless]
+    claims = ["forced" if meta.forced is not None else "", exact]
     lines = [
         f"target {meta.models['target']} · drafter {meta.drafter or 'none'} · γ={meta.gamma} · {mode} "
-        f"· rule {meta.verify} · seed {meta.seed}" + "".join(f" · {claim}" for claim in claims if claim),
+        f"· rule {meta.verify} · seed {_known(meta.seed)}" + "".join(f" · {claim}" for claim in claims if claim),
         f"prompt {_words(trace, trace.prompt)}",
     ]
     if trace.dropped:
@@ -43,21 +45,24 @@ def _cycle(trace: Trace, cycle: Cycle) -> list[str]:
         chance = (
             next((p for token, p in cycle.last_top.tokens if token == cycle.last), None) if cycle.last_top else None
         )
-        where = "from the residual" if cycle.last_from == "residual" else "from p"
+        where = {"residual": " from the residual", "p": " from p", None: ""}[cycle.last_from]
         if cycle.degenerate_residual:
-            where = "from p, since the residual was empty"
+            where = " from p, since the residual was empty"
         odds = "" if chance is None else f", probability {chance:.4f}"
-        lines.append(f"  {_LAST[cycle.last_kind]} {cycle.last_kind} {_word(trace, cycle.last)} {where}{odds}")
+        lines.append(f"  {_LAST[cycle.last_kind]} {cycle.last_kind} {_word(trace, cycle.last)}{where}{odds}")
     if cycle.stop_cut:
         lines.append(f"  ✂ {cycle.stop_cut} drafts lay behind the end of the text")
     return lines
 
 
 def _decision(trace: Trace, decision: Decision) -> str:
-    parts = [f"p {decision.p:.4f}", f"q {decision.q:.4f}"]
+    if decision.p is None and decision.q is None:
+        head = f"  {_MARKS[decision.status]} {decision.position} {_word(trace, decision.token):<14}"
+        return f"{head} p, q and u unknown  {decision.status}"
+    parts = [f"p {_chance(decision.p)}", f"q {_chance(decision.q)}"]
     if decision.u is not None and decision.accept_probability is not None:
         parts += [f"u {decision.u:.4f}", f"accept below {decision.accept_probability:.4f}"]
-    parts.append(f"α {decision.alpha:.4f}")
+    parts.append(f"α {_chance(decision.alpha)}")
     mark = _MARKS[decision.status]
     forced = " (swapped in)" if decision.forced else ""
     word = _word(trace, decision.token)
@@ -77,7 +82,17 @@ def _totals(trace: Trace) -> str:
     )
 
 
-def _word(trace: Trace, token: int) -> str:
+def _known(value: object) -> str:
+    return "unknown" if value is None else str(value)
+
+
+def _chance(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.4f}"
+
+
+def _word(trace: Trace, token: int | None) -> str:
+    if token is None:
+        return "unknown"
     return repr(trace.pieces.get(token, str(token)))
 
 

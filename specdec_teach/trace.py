@@ -1,7 +1,8 @@
 """What a run leaves behind: frozen records of every cycle, and the Trace that holds them.
 
 A Trace is plain data (ints, floats, strings, tuples): it can be saved as JSON, loaded on a machine without torch and
-drawn by any view. Invariant: every number that a view shows is in here; no view ever computes one from a model.
+drawn by any view. None stands for what was not recorded: our engine records all of it, another engine may not
+(`specdec_teach.traces`). Invariant: every number that a view shows is in here; no view ever computes one from a model.
 It does not know the engine, torch, or how it is drawn; `show`, `to_html` and `to_svg` ask the installed renderer.
 """
 
@@ -76,17 +77,18 @@ class Decision:
     of target and draft. `u`: the uniform number it was judged with, `accept_probability` = min(1, p/q); both None when
     greedy or never judged. `alpha` = Σ min(p, q) over the whole vocabulary. `bars` holds p, q and residual of every
     token that is among the six likeliest of p or of q, the proposed token and the token drawn instead of it.
-    `status` is "unused" behind a rejection and "cut" behind the end of the text.
+    `status` is "unused" behind a rejection and "cut" behind the end of the text. Where `token`, `p`, `q` or `alpha` is
+    None it is unknown; the tops of an unknown row list no token.
     """
 
     position: int
-    token: int
-    p: float
-    q: float
+    token: int | None
+    p: float | None
+    q: float | None
     u: float | None
     accept_probability: float | None
     accepted: bool
-    alpha: float
+    alpha: float | None
     p_top: Top
     q_top: Top
     residual_top: Top
@@ -158,11 +160,12 @@ class Cycle:
     `stop_cut`: drafts that stood behind the end of the text. `text`: what this cycle adds to the visible text.
     `caught_up`: committed tokens that the target computed again before this cycle, after a preemption or where a cache
     cannot rewind. `blocks`: of a paged cache. `step`: the scheduler's step, where one ran the cycle.
+    A draft token, `rng`, `degenerate_residual` and `seconds` are None where they are unknown.
     """
 
     index: int
     gamma: int
-    proposed: tuple[int, ...]
+    proposed: tuple[int | None, ...]
     accepted: int
     emitted: tuple[int, ...]
     last: int | None
@@ -173,9 +176,9 @@ class Cycle:
     target_kv: KV
     draft_kv: KV | None
     decisions: tuple[Decision, ...]
-    rng: Draws
-    degenerate_residual: bool
-    seconds: Seconds
+    rng: Draws | None
+    degenerate_residual: bool | None
+    seconds: Seconds | None
     stop_cut: int
     text: str
     last_from: Literal["p", "residual"] | None = None
@@ -190,7 +193,8 @@ class Meta:
 
     `models`, `revisions`: by role, "target" and, where the drafter has a model, "draft". `lossless`: the emitted text
     follows the target's processed distribution exactly. `forced`: the draft at which rejections were forced, if any.
-    `backend`: who judged the drafts, "torch" or the "triton" kernel. `eos`: the ids that end the text.
+    `backend`: who judged the drafts, "torch", the "triton" kernel or another engine. `eos`: the ids that end the text.
+    None, "unknown" and a setting that `sampling` lacks stand for what is not known.
     """
 
     schema_version: int
@@ -199,15 +203,15 @@ class Meta:
     drafter: str | None
     dtype: str
     decoder: str
-    vocab: int
+    vocab: int | None
     sampling: Mapping[str, object]
     gamma: int
     verify: str
     cache: str
-    seed: int
+    seed: int | None
     speculate: bool
-    max_new_tokens: int
-    lossless: bool
+    max_new_tokens: int | None
+    lossless: bool | None
     forced: int | None = None
     backend: str = "torch"
     eos: tuple[int, ...] = ()

@@ -53,7 +53,7 @@ def _named(ids: Iterable[int], cycles: Iterable[Cycle]) -> set[int]:
     """Return every token id that a trace names."""
     named = {*ids}
     for cycle in cycles:
-        named.update(cycle.proposed)
+        named.update(token for token in cycle.proposed if token is not None)
         for top in [top for d in cycle.decisions for top in (d.p_top, d.q_top, d.residual_top)]:
             named.update([token for token, _ in top.tokens])
         if cycle.last_top is not None:

@@ -70,8 +70,8 @@ def run(args: argparse.Namespace) -> int:
     console.print(Text(_KEY, style=_QUIET))
     text, tokens, cycles = "", 0, 0
     for cycle in stream:
-        ids = {*cycle.proposed, *cycle.emitted, *([] if cycle.last is None else [cycle.last])}
-        for line in lines(cycle, pieces(pair.tokenizer, ids)):
+        ids = {*cycle.proposed, *cycle.emitted, cycle.last}
+        for line in lines(cycle, pieces(pair.tokenizer, {token for token in ids if token is not None})):
             console.print(line)
         text, tokens, cycles = text + cycle.text, tokens + len(cycle.emitted), cycles + 1
         time.sleep(args.delay)
@@ -110,7 +110,7 @@ def lines(cycle: Cycle, pieces: Mapping[int, str]) -> Iterator[Text]:
 
 def _judged(decision: Decision, pieces: Mapping[int, str]) -> str:
     glyph = _STATUS[decision.status][0]
-    head = f"{glyph} {_shown(pieces, decision.token)}  p={decision.p:.3f} q={decision.q:.3f}"
+    head = f"{glyph} {_shown(pieces, decision.token)}  p={_number(decision.p)} q={_number(decision.q)}"
     if decision.u is None or decision.accept_probability is None:
         verdict = "the target's likeliest" if decision.accepted else "not the target's likeliest"
     else:
@@ -119,11 +119,17 @@ def _judged(decision: Decision, pieces: Mapping[int, str]) -> str:
     return f"{head} {verdict}{'  (forced)' if decision.forced else ''}"
 
 
+def _number(value: float | None) -> str:
+    return "?" if value is None else f"{value:.3f}"
+
+
 def _pointer(kv: KV) -> str:
     back = f" ↩ {kv.after}" if kv.after != kv.written else ""
     return f"C={kv.before} → {kv.written}{back}"
 
 
-def _shown(pieces: Mapping[int, str], token: int) -> str:
-    """Write a token so that spaces and line ends can be seen."""
+def _shown(pieces: Mapping[int, str], token: int | None) -> str:
+    """Write a token so that spaces and line ends can be seen; one that is unknown is a question mark."""
+    if token is None:
+        return "?"
     return pieces[token].replace(" ", "␣").replace("\n", "⏎")

@@ -147,6 +147,7 @@ def _overlap(answer: Any) -> str:
     for p, q in (_TEXTBOOK, _FOUR, ([0.6, 0.3, 0.1], [0.0, 1.0, 0.0]), ([0.5, 0.5], [0.5, 0.5])):
         engine = Engine(model_of(p), drafter=ModelDrafter(model_of(q)), gamma=1)
         right = next(engine.stream([0], Sampling(seed=1), max_new_tokens=2)).decisions[0].alpha
+        assert right is not None
         found = float(ask(answer, list(p), list(q)))
         if abs(found - right) < 1e-9:
             continue
@@ -169,6 +170,7 @@ def _reported(answer: Any) -> str:
     for p, q in (_TEXTBOOK, ([0.2, 0.5, 0.3], [0.4, 0.4, 0.2])):
         engine = Engine(model_of(p), drafter=ModelDrafter(model_of(q), mode="argmax"), gamma=1)
         token = next(engine.stream([0], Sampling(seed=1), max_new_tokens=2)).proposed[0]
+        assert token is not None
         right = [float(other == token) for other in range(len(q))]
         call = f"reported({q})"
         found = _numbers(ask(answer, list(q)), len(q), call)

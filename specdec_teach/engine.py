@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Sequence as Items
 from typing import Any, cast, final, overload
 
-from specdec_kernels.errors import InvalidInput, unknown_name
+from specdec_kernels.errors import InvalidInput
 from specdec_teach import rounds
 from specdec_teach.asking import (
     Prompt,
@@ -56,6 +56,7 @@ class Engine:
     `cache`: the layout of the target's cache, "contiguous", "paged" (in blocks of `block_size` tokens, `blocks` of them
     for a call, None: as many as it takes), "masked", "selective" or "recompute" (`specdec_teach.caches`); a recurrent
     target has "snapshot" instead.
+    `decoder`: "auto" runs the Llama family on the compact decoder, "hf" everything through transformers.
     `backend`: who judges under an exact rule; "auto" is the Triton kernel on a GPU, else torch; "triton" without a GPU
     needs its interpreter. `debug`: check the invariants of every cycle as it ends. `observers`: objects with
     `on_event(event)`, told everything (`specdec_teach.events`).
@@ -79,12 +80,10 @@ class Engine:
         debug: bool = False,
     ) -> None:
         rule = rule_of(verify)
-        if decoder not in ("auto", "hf"):
-            raise unknown_name("decoder=", decoder, ("auto", "hf"))
         self.gamma = count("gamma", gamma, 0, "0 for plain decoding, or how many tokens to draft in a cycle")
         self.block_size = count("block_size", block_size, 1, "how many tokens a block holds")
         self.blocks = None if blocks is None else count("blocks", blocks, 1, "how many blocks there are, or None")
-        self.target_runner = ModelRunner(target, "target")
+        self.target_runner = ModelRunner(target, "target", decoder=decoder, backend=backend)
         self.rule = judged_by(backend, rule, self.target_runner.model.device)
         if drafter is not None:
             drafter.check(self.target_runner.vocab)
@@ -230,6 +229,7 @@ class Engine:
         if reject_at is not None:
             self._can_force(reject_at, asked if drafter else 0, sampling)
         target = self.target_runner
+        target.refresh()
         ids = prompt_ids(prompt, self.tokenizer, target.vocab)
         if target.context is not None and len(ids) > target.context:
             raise InvalidInput(
@@ -324,7 +324,7 @@ class Engine:
             revisions=revisions,
             drafter=drafter.name if drafter is not None else None,
             dtype=target.dtype,
-            decoder="hf",
+            decoder=target.decoder,
             vocab=target.vocab,
             sampling=sampling.to_plain(),
             gamma=gamma,

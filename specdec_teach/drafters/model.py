@@ -36,10 +36,10 @@ class ModelDrafter:
     InvalidInput when the model cannot serve (see `ModelRunner`) or the mode is unknown.
     """
 
-    def __init__(self, model: object, mode: Literal["sample", "argmax"] = "sample") -> None:
+    def __init__(self, model: object, mode: Literal["sample", "argmax"] = "sample", *, decoder: str = "auto") -> None:
         if mode not in ("sample", "argmax"):
             raise unknown_name("mode", mode, ("sample", "argmax"))
-        self._runner = ModelRunner(model, "draft")
+        self._runner = ModelRunner(model, "draft", decoder=decoder)
         self.mode: Literal["sample", "argmax"] = mode
         self.name = "model" if mode == "sample" else "model-argmax"
         self.model_name: str | None = self._runner.name

@@ -10,6 +10,7 @@ import pytest
 
 import specdec_teach as sd
 from specdec_teach import events
+from specdec_teach.caches.store import SlotStore
 
 TARGET, NEAR = sd.testing.tiny_llama(), sd.testing.tiny_llama(noise=0.08)
 KINDS = (
@@ -92,28 +93,30 @@ def test_interrupted_at_every_event_and_resumed(sampling: sd.Sampling, kind: typ
     assert stream.result().stats.accepted == whole.stats.accepted
 
 
-def test_an_interrupt_inside_a_forward(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the middle of the target's layers: half-written slots are written again."""
-    whole = engine().generate([1, 2, 3], sd.Sampling(seed=4), max_new_tokens=24)
-    subject = engine()
-    stream = subject.stream([1, 2, 3], sd.Sampling(seed=4), max_new_tokens=24)
-    next(stream)
-    calls = {"left": 1}
+@pytest.mark.parametrize("decoder", ["compact", "hf"])
+def test_an_interrupt_inside_a_forward(decoder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind every one of the layers of a cycle, of target and draft: half-written slots are written again."""
+    subject = sd.Engine(TARGET, drafter=sd.ModelDrafter(NEAR, decoder=decoder), gamma=4, decoder=decoder)
+    assert subject.target_runner.decoder == decoder
+    whole = subject.generate([1, 2, 3], sd.Sampling(seed=4), max_new_tokens=24)
+    honest, left = SlotStore.put, [0]
 
-    def stop(*args: Any) -> None:
-        calls["left"] -= 1
-        if calls["left"] == 0:
+    def put(store: SlotStore, layer: int, slots: Any, keys: Any, values: Any) -> None:
+        honest(store, layer, slots, keys, values)
+        left[0] -= 1
+        if left[0] == 0:
             raise KeyboardInterrupt
 
-    for layer in (TARGET.model.layers[1], NEAR.model.layers[0]):
-        calls["left"] = 1
-        handle = layer.register_forward_hook(stop)
+    monkeypatch.setattr(SlotStore, "put", put)
+    for writes in range(1, 11):
+        stream = subject.stream([1, 2, 3], sd.Sampling(seed=4), max_new_tokens=24)
+        next(stream)
+        left[0] = writes
         with pytest.raises(KeyboardInterrupt):
             next(stream)
-        handle.remove()
-    for _ in stream:
-        pass
-    assert stream.result().tokens == whole.tokens
+        for _ in stream:
+            pass
+        assert stream.result().tokens == whole.tokens
 
 
 @pytest.mark.parametrize("rule", ["rejection", "coupled"])

@@ -84,7 +84,8 @@ def test_every_import_is_an_allowed_arrow(modules: dict[str, Path]) -> None:
 
 def test_the_bridge_alone_imports_transformers(modules: dict[str, Path]) -> None:
     found = {m for m, path in modules.items() if any(_below(t, "transformers") for _, t in _imports(m, path))}
-    assert found == {"specdec_teach.gguf", "specdec_teach.hf"}
+    assert found
+    assert all(_below(module, "specdec_teach.hf") or module == "specdec_teach.gguf" for module in found)
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
-"""The bridge to transformers: the only module that imports it.
+"""Run any causal LM of transformers on our caches.
 
-`ModelRunner` runs any causal LM of transformers on our caches: feed each sequence its tokens at its write pointer, get
-the logits rows that were asked for. Masks are made by transformers, so windowed attention works too: all keys stay in
-the cache and the window lives in the mask. Sequences of different lengths share a forward as a padded batch does, and
-a model that would mistake the padding for tokens is fed row by row. One with a state of its own is fed by `states`.
+Feed each sequence its tokens at its write pointer, get the logits rows that were asked for. The Llama family runs on
+the compact decoder, everything else through transformers: masks are made by it, so windowed attention works too, all
+keys stay in the cache and the window lives in the mask. Sequences of different lengths share a forward, and a model
+that would mistake the padding for tokens is fed row by row. One with a state of its own is fed by `states`.
 Invariant: after a forward every pointer stands as many tokens further as were fed, or the caches are as they were.
 It does not know proposals, verification or sampling.
 """
@@ -11,89 +11,25 @@ It does not know proposals, verification or sampling.
 from __future__ import annotations
 
 import inspect
-import json
-from pathlib import Path
 from typing import Any, cast, final
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
-from transformers import (
-    AutoModelForCausalLM,
-    AutoTokenizer,
-    GenerationMixin,
-    LlamaConfig,
-    LlamaForCausalLM,
-    PreTrainedConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerFast,
-)
+from transformers import PreTrainedModel
 from transformers.cache_utils import Cache as TransformersCache
-from transformers.cache_utils import CacheLayerMixin, DummyLayer, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
-from transformers.modeling_outputs import CausalLMOutputWithPast
+from transformers.cache_utils import DummyLayer, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
 from specdec_kernels.errors import EngineFailure, InvalidInput, shown, unknown_name
 from specdec_teach.caches import KINDS, BlockPool, Cache, SnapshotCache, new_cache
+from specdec_teach.decoder import CompactDecoder
+from specdec_teach.hf.rows import RowsLayer
 from specdec_teach.states import StateFeeder
 from specdec_teach.trial import cache_argument, context_of, differs, mixes_tokens, probe_ids
 
-__all__ = [
-    "CausalLMOutputWithPast",
-    "GenerationMixin",
-    "ModelRunner",
-    "PreTrainedConfig",
-    "PreTrainedModel",
-    "llama_from_config",
-    "load_any",
-    "load_llama",
-    "load_tokenizer",
-]
+__all__ = ["DECODERS", "ModelRunner"]
 
+DECODERS = ("auto", "compact", "hf")
 _KEYS_ONLY = (DynamicLayer, DynamicSlidingWindowLayer, DummyLayer)
-
-
-@final
-class _RowsLayer(CacheLayerMixin):
-    """One layer of a transformers cache over the caches of several sequences.
-
-    Row r has `pasts[r]` older keys and `counts[r]` new tokens. The model sees `[B, H, past + T, D]`: the older keys end
-    where the new ones begin, as in a batch that is padded on the left, and shorter rows are padded on the right too.
-    """
-
-    def __init__(self, caches: list[Cache], layer: int, counts: list[int], past: int) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.caches, self.layer, self.counts, self.past = caches, layer, counts, past
-        self.is_initialized = True
-
-    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Nothing to do: the store allocates at its first write."""
-
-    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        """Write each row at its pointer, return all that is readable."""
-        if len(self.caches) == 1 and self.past == self.caches[0].pointer:
-            return self.caches[0].write(self.layer, key_states, value_states)
-        width = self.past + key_states.shape[2]
-        wide = [new.new_zeros(*new.shape[:2], width, new.shape[3]) for new in (key_states, value_states)]
-        for row, (cache, count) in enumerate(zip(self.caches, self.counts, strict=True)):
-            new = [states[row : row + 1, :, :count] for states in (key_states, value_states)]
-            for out, all_keys in zip(wide, cache.write(self.layer, new[0], new[1]), strict=True):
-                pointer, stop = cache.pointer, cache.pointer + count
-                stale = all_keys.shape[2] - stop
-                out[row, :, self.past - pointer : self.past + count] = all_keys[0, :, :stop]
-                out[row, :, self.past - pointer - stale : self.past - pointer] = all_keys[0, :, stop:]
-        return wide[0], wide[1]
-
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Return how many keys the coming forward can read, and the position of the first."""
-        return self.past + query_length, 0
-
-    def get_seq_length(self) -> int:
-        """Return where the new tokens begin."""
-        return self.past
-
-    def get_max_length(self) -> int:
-        """Return −1: the mask is as wide as what is readable, not as the store."""
-        return -1
 
 
 @final
@@ -102,11 +38,15 @@ class ModelRunner:
 
     `rolls_back`: its caches rewind to any position; a model with a state of its own gets snapshots. `shares`: rows of
     different lengths share a forward, or else have one each. `at_once`: several tokens of a row fit in a forward.
+    `decoder`: "compact" for the Llama family, "hf" for transformers' own forward, which that name forces; `backend`:
+    who attends over paged caches in the compact one.
     InvalidInput when `model` is no causal LM of transformers, takes no cache, answers otherwise with a cache than
     without, keeps a state that cannot be restored, mixes the tokens of a forward, or is in training mode.
     """
 
-    def __init__(self, model: object, role: str) -> None:
+    def __init__(self, model: object, role: str, *, decoder: str = "auto", backend: str = "auto") -> None:
+        if decoder not in DECODERS:
+            raise unknown_name("decoder=", decoder, DECODERS)
         if not isinstance(model, PreTrainedModel) or not hasattr(model, "get_output_embeddings"):
             raise InvalidInput(
                 f"the {role} is a {type(model).__name__}; give a causal language model of transformers, "
@@ -141,6 +81,15 @@ class ModelRunner:
         self._positions, self._rows = "position_ids" in parameters, "logits_to_keep" in parameters
         self._states = None if self.rolls_back else StateFeeder(model, role, self.vocab)
         self.at_once = self._states is None or self._states.at_once
+        self.decoder = "compact" if decoder != "hf" and CompactDecoder.fits(model) else "hf"
+        if decoder == "compact" and self.decoder == "hf":
+            raise InvalidInput(
+                f"decoder='compact' does not know the {role} {type(model).__name__}, its weights or its hooks; "
+                "leave decoder= out"
+            )
+        self._backend = backend
+        self._compact: CompactDecoder | None = None
+        self._weights: tuple[tuple[int, int], ...] = ()
         self.shares = self.rolls_back and (self._positions or self._tried(role))
 
     def layout(self, kind: str) -> str:
@@ -166,6 +115,7 @@ class ModelRunner:
 
     def new_cache(self, capacity: int, kind: str = "contiguous", pool: BlockPool | None = None) -> Cache:
         """Return an empty cache for one sequence of at most `capacity` tokens."""
+        self.refresh()
         return new_cache(self.layout(kind), capacity, pool)
 
     def forward(self, cache: Cache, ids: list[int], keep: int) -> Tensor:
@@ -192,13 +142,25 @@ class ModelRunner:
         with torch.inference_mode():
             if self._states is not None:
                 return self._by_state(self._states, rows)
-            if self.shares or len(caches) == 1:
+            if self._compact is not None:
+                logits = self._compact(caches, ids, keeps)
+            elif self.shares or len(caches) == 1:
                 logits = self._run(caches, ids, keeps)
             else:
                 logits = [self._run([cache], [fed], [keep])[0] for cache, fed, keep in rows]
         for cache, fed in zip(caches, ids, strict=True):
             cache.advance(len(fed))
         return logits
+
+    def refresh(self) -> None:
+        """Look at the model again before a request begins: its weights or hooks may have changed."""
+        if self.decoder == "hf":
+            return
+        weights = tuple((w.data_ptr(), 0 if w.is_inference() else w._version) for w in self.model.parameters())
+        if not CompactDecoder.fits(self.model):
+            self._compact = None
+        elif self._compact is None or weights != self._weights:
+            self._compact, self._weights = CompactDecoder(self.model, self._backend), weights
 
     def _run(self, caches: list[Cache], ids: list[list[int]], keeps: list[int]) -> list[Tensor]:
         """Run one forward over all rows; no cache moves."""
@@ -217,7 +179,7 @@ class ModelRunner:
             input_ids=torch.tensor([fed + fed[-1:] * (longest - len(fed)) for fed in ids], device=device),
             attention_mask=None if plain else self._mask(caches, counts, longest, past),
             past_key_values=TransformersCache(
-                layers=[_RowsLayer(caches, layer, counts, past) for layer in range(self.layers)]
+                layers=[RowsLayer(caches, layer, counts, past) for layer in range(self.layers)]
             ),
             use_cache=True,
             **given,
@@ -282,63 +244,3 @@ class ModelRunner:
 def _keeps_only_keys(config: Any) -> bool:
     """Whether transformers itself would keep nothing but keys and values for such a model."""
     return all(type(layer) in _KEYS_ONLY for layer in DynamicCache(config=config).layers)
-
-
-def llama_from_config(config: dict[str, object]) -> LlamaForCausalLM:
-    """Return a randomly initialised Llama in eval mode for the fields of a config.json."""
-    model = LlamaForCausalLM(LlamaConfig(**config))  # type: ignore[arg-type]
-    model.train(False)
-    return model
-
-
-def load_llama(
-    folder: Path, *, device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32
-) -> LlamaForCausalLM:
-    """Load a Llama from `folder` (config.json, model.safetensors); quicker than from_pretrained for small models."""
-    config = LlamaConfig(**json.loads((folder / "config.json").read_text(encoding="utf-8")))
-    config.name_or_path = folder.name
-    state = load_file(folder / "model.safetensors")
-    with torch.device("meta"):
-        model = LlamaForCausalLM(config)
-    model.model.rotary_emb = type(model.model.rotary_emb)(config)
-    missing, unexpected = model.load_state_dict({k: v.to(dtype) for k, v in state.items()}, strict=False, assign=True)
-    model.tie_weights()
-    if unexpected or any(name != "lm_head.weight" for name in missing):
-        raise InvalidInput(f"{folder} does not hold the weights its config describes: {[*missing, *unexpected][:3]}")
-    ready: LlamaForCausalLM = _ready(model, device)
-    return ready
-
-
-def _ready(model: Any, device: str | torch.device | None) -> Any:
-    """Put a model on a device and into eval mode."""
-    model.train(False)
-    try:
-        return model if device is None else model.to(device)
-    except (AssertionError, RuntimeError) as error:
-        raise InvalidInput(
-            f"device={str(device)!r} cannot be used: {shown(error)}; give 'cpu' or a device that is here"
-        ) from None
-
-
-def load_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
-    """Load the tokenizer that lies in `folder` (tokenizer.json, tokenizer_config.json)."""
-    settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
-    keep = {
-        key: settings[key]
-        for key in ("eos_token", "model_max_length", "clean_up_tokenization_spaces")
-        if key in settings
-    }
-    return PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"), **keep)
-
-
-def load_any(name: str, *, device: str | torch.device | None, dtype: torch.dtype | str) -> tuple[PreTrainedModel, Any]:
-    """Load a causal LM and its tokenizer from a path or a hub id through transformers' own loaders."""
-    try:
-        model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype)
-        tokenizer = AutoTokenizer.from_pretrained(name)
-    except (OSError, ValueError) as error:
-        first = str(error).strip().splitlines()[0]
-        raise InvalidInput(
-            f"cannot load {name!r}: {first} Give a folder that save_pretrained wrote, or a hub id"
-        ) from None
-    return _ready(model, device), tokenizer

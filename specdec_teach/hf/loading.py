@@ -1,0 +1,85 @@
+"""Load models and tokenizers of transformers, from this package's weights, a folder or a hub id.
+
+Invariant: a model that is returned is in eval mode and on its device. It does not know what it is used for.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+)
+
+from specdec_kernels.errors import InvalidInput, shown
+
+__all__ = ["llama_from_config", "load_any", "load_llama", "load_tokenizer"]
+
+
+def llama_from_config(config: dict[str, object]) -> LlamaForCausalLM:
+    """Return a randomly initialised Llama in eval mode for the fields of a config.json."""
+    model = LlamaForCausalLM(LlamaConfig(**config))  # type: ignore[arg-type]
+    model.train(False)
+    return model
+
+
+def load_llama(
+    folder: Path, *, device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32
+) -> LlamaForCausalLM:
+    """Load a Llama from `folder` (config.json, model.safetensors); quicker than from_pretrained for small models."""
+    config = LlamaConfig(**json.loads((folder / "config.json").read_text(encoding="utf-8")))
+    config.name_or_path = folder.name
+    state = load_file(folder / "model.safetensors")
+    with torch.device("meta"):
+        model = LlamaForCausalLM(config)
+    model.model.rotary_emb = type(model.model.rotary_emb)(config)
+    missing, unexpected = model.load_state_dict({k: v.to(dtype) for k, v in state.items()}, strict=False, assign=True)
+    model.tie_weights()
+    if unexpected or any(name != "lm_head.weight" for name in missing):
+        raise InvalidInput(f"{folder} does not hold the weights its config describes: {[*missing, *unexpected][:3]}")
+    ready: LlamaForCausalLM = _ready(model, device)
+    return ready
+
+
+def _ready(model: Any, device: str | torch.device | None) -> Any:
+    """Put a model on a device and into eval mode."""
+    model.train(False)
+    try:
+        return model if device is None else model.to(device)
+    except (AssertionError, RuntimeError) as error:
+        raise InvalidInput(
+            f"device={str(device)!r} cannot be used: {shown(error)}; give 'cpu' or a device that is here"
+        ) from None
+
+
+def load_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
+    """Load the tokenizer that lies in `folder` (tokenizer.json, tokenizer_config.json)."""
+    settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    keep = {
+        key: settings[key]
+        for key in ("eos_token", "model_max_length", "clean_up_tokenization_spaces")
+        if key in settings
+    }
+    return PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"), **keep)
+
+
+def load_any(name: str, *, device: str | torch.device | None, dtype: torch.dtype | str) -> tuple[PreTrainedModel, Any]:
+    """Load a causal LM and its tokenizer from a path or a hub id through transformers' own loaders."""
+    try:
+        model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype)
+        tokenizer = AutoTokenizer.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise InvalidInput(
+            f"cannot load {name!r}: {first} Give a folder that save_pretrained wrote, or a hub id"
+        ) from None
+    return _ready(model, device), tokenizer

@@ -42,7 +42,8 @@ TABLE, TABLE_NEAR = sd.testing.TabularLM(peaked(3)), sd.testing.TabularLM(peaked
 
 def llama_engine(**settings: Any) -> sd.Engine:
     """A float32 Llama and a draft near it."""
-    return sd.Engine(TARGET, drafter=sd.ModelDrafter(NEAR), **{"gamma": 4, "block_size": 4, **settings})
+    drafter = sd.ModelDrafter(NEAR, decoder=settings.get("decoder", "auto"))
+    return sd.Engine(TARGET, drafter=drafter, **{"gamma": 4, "block_size": 4, **settings})
 
 
 def table_engine(**settings: Any) -> sd.Engine:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import wraps
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import torch
 from specdec_kernels.errors import SpecDecError
 from specdec_teach import noise, rounds
 from specdec_teach.caches import paged
+from specdec_teach.decoder import CompactDecoder
 from specdec_teach.request import Request
 from specdec_teach.scheduler import Scheduler
 from specdec_teach.stream import Stream
@@ -72,6 +74,17 @@ def _for_models(patch: Patch, name: str, change: Any) -> None:
 def one_position_vector(patch: Patch) -> None:
     """All rows of a batch use the positions of the longest."""
     _for_models(patch, "position_ids", lambda ids_BT: ids_BT.amax(0, keepdim=True).expand_as(ids_BT))
+
+
+def one_position_for_all(patch: Patch) -> None:
+    """The compact decoder turns every row as the longest one."""
+    honest = CompactDecoder._turns
+
+    def turns(self: Any, caches: Any, counts: Any, like: torch.Tensor) -> Any:
+        longest = SimpleNamespace(pointer=max(cache.pointer for cache in caches))
+        return honest(self, [longest] * len(counts), counts, like)
+
+    patch.setattr(CompactDecoder, "_turns", turns)
 
 
 def one_pad_is_seen(patch: Patch) -> None:
@@ -252,6 +265,8 @@ def finished_without_a_row(patch: Patch) -> None:
         if self._log.running:
             rounds.run([request.stream for request in self._requests if not request.stream.waits])
             self._sweep()
+            for request in self._running:
+                request.stream.rewind()
             self._log._pool = None
         return honest(self)
 

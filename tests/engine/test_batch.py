@@ -41,9 +41,10 @@ def test_rows_over_tables_are_exactly_what_they_are_alone(kind: str, rule: str) 
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_rows_of_a_llama_are_what_they_are_alone(kind: str, rule: str) -> None:
+@pytest.mark.parametrize("decoder", ["auto", "hf"])
+def test_rows_of_a_llama_are_what_they_are_alone(decoder: str, kind: str, rule: str) -> None:
     """float32: tokens, counts and pointers are equal, probabilities agree to the last bits of a wider product."""
-    engine, asks = llama_engine(cache=kind, verify=rule), requests(64)
+    engine, asks = llama_engine(cache=kind, verify=rule, decoder=decoder), requests(64)
     for row, ask in zip(together(engine, asks), asks, strict=True):
         same(row, alone(engine, ask), LOOSE)
 

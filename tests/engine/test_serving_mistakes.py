@@ -25,7 +25,11 @@ def rows() -> None:
 
 
 def llama_rows() -> None:
-    batch.test_rows_of_a_llama_are_what_they_are_alone("contiguous", "rejection")
+    batch.test_rows_of_a_llama_are_what_they_are_alone("auto", "contiguous", "rejection")
+
+
+def padded_rows() -> None:
+    batch.test_rows_of_a_llama_are_what_they_are_alone("hf", "contiguous", "rejection")
 
 
 def accepted_differently() -> None:
@@ -97,8 +101,9 @@ EXAM: list[tuple[Callable[[Patch], None], Callable[[], None]]] = [
     (wrong.shortest_acceptance_for_all, rows),
     (wrong.shortest_acceptance_for_all, accepted_differently),
     (wrong.longest_rewind_for_all, rows),
-    (wrong.one_position_vector, llama_rows),
-    (wrong.one_pad_is_seen, llama_rows),
+    (wrong.one_position_vector, padded_rows),
+    (wrong.one_pad_is_seen, padded_rows),
+    (wrong.one_position_for_all, llama_rows),
     (wrong.draft_kept_when_preempted, storm),
     (wrong.small_ones_first, arrivals),
     (wrong.cancelled_keeps_its_blocks, cancelled),

@@ -150,7 +150,9 @@ def emitted(run: Run, cycle: Cycle) -> Claims:
 def emitted_at_end(run: Run, reason: FinishReason | None) -> Claims:
     """Only an end of the text inside a cycle cuts it."""
     last = run.previous
-    if last is not None and last.last is None and reason not in ("eos", "stop"):
+    if last is None or last.rng is None:  # another engine may draft beyond the token limit, ours does not
+        return
+    if last.last is None and reason not in ("eos", "stop"):
         yield f"cycle {last.index} emitted no token after its drafts, but no stop cut it: the text ended by {reason}"
 
 

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from specdec_teach.trace import KV, Bar, Blocks, Cycle, Decision, Draws, Meta, Prefill, Seconds, Status, Top, Trace
+from specdec_teach.traces import from_vllm
 
 WORDS = (
     " the", " fox", " named", " Mira", " lived", " in", " by", " near", " a", " river", ".", "\n", " She", " found",
     " small", " lantern", " and", " it", " was", " warm", "Once", " upon", " time", ",", "<eos>", "<0xE2>", "<0x80>",
     "<0x9C>", "\u202eevil\u2066", "</script><b>x", "long" * 2500, " émigré", "日本語",
 )  # fmt: skip
+FIXTURES = Path(__file__).parents[1] / "fixtures"
 EOS = WORDS.index("<eos>")
 ORDINARY = 24
 STATUS: Mapping[str, Status] = {"a": "accepted", "r": "rejected", "-": "unused", "c": "cut"}
@@ -185,5 +188,9 @@ CASES: Mapping[str, Trace] = {
     "one_token_prompt": build(["ar--"], prompt=(20,)),
     "empty": build([], finish=None),
     "paged": paged(build(["aar-", "aaaa", "r---", "aaar", "aaaa", "ar--"]), 4),
+    **{
+        f"vllm_{name}": from_vllm((FIXTURES / f"vllm_{name}.json").read_text(encoding="utf-8"))
+        for name in ("completion", "chat")
+    },
     "long": build(["aar-", "aaaa", "r---"] * 100),
 }

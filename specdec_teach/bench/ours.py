@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from specdec_teach.bench.records import Candidate
+from collections.abc import Sequence
+
+from specdec_teach.bench.records import Candidate, Count
 from specdec_teach.bench.setting import sampling
 from specdec_teach.bench.task import Decode, Task
 from specdec_teach.engine import Engine
 
-__all__ = ["candidate", "decode"]
+__all__ = ["candidate", "counted", "decode"]
 
 
 def candidate(gamma: int, drafter: str = "speculative") -> Candidate:
@@ -32,3 +34,14 @@ def decode(engine: Engine, task: Task, gamma: int) -> Decode:
         return result.tokens
 
     return run
+
+
+def counted(name: str, engine: Engine, prompts: Sequence[list[int]], task: Task, gamma: int) -> Count:
+    """Return what a round of work holds: cycles, tokens drafted, accepted and emitted; speed follows from them."""
+    total = dict.fromkeys(("cycles", "drafted", "accepted", "emitted"), 0)
+    for ids in prompts:
+        how = sampling(task.temperature, 0)
+        stats = engine.generate(ids, how, max_new_tokens=task.tokens, gamma=gamma, trace=False).stats
+        for part in total:
+            total[part] += getattr(stats, part)
+    return Count(f"{name}, γ={gamma}", total)

@@ -56,6 +56,12 @@ def test_bad_input_ends_with_2_and_one_line(words: list[str], named: str, capsys
     assert named in err
 
 
+def test_help_names_every_suite(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "--help"]) == 0
+    out = capsys.readouterr().out
+    assert all(name in out for name in bench.SUITES)
+
+
 def test_every_suite_is_there() -> None:
     for name in bench.SUITES:
         assert callable(suites.find(name))

@@ -8,10 +8,11 @@ It does not know how anybody decodes.
 from __future__ import annotations
 
 from specdec_teach.bench import flashspec, ours, peers, race
-from specdec_teach.bench.records import Candidate, Check, Race, Report
+from specdec_teach.bench.records import Candidate, Count, Race, Report
 from specdec_teach.bench.setting import Options, Say, load, new_engine, report
 from specdec_teach.bench.task import COPY, STORIES, Decode, Task, agreement, ids_of, work
 from specdec_teach.drafters.ngram import NgramDrafter
+from specdec_teach.engine import Engine
 from specdec_teach.pairs import Pair
 
 __all__ = ["run"]
@@ -22,39 +23,41 @@ _Entries = dict[Candidate, Decode]
 
 
 def run(options: Options, say: Say) -> Report:
-    """Race the pair that `options` name; without a draft model, n-gram drafts alone."""
+    """Race the pair that `options` name; without a draft model, n-gram drafts on a text that invites copying."""
     pair = load(options)
     tokens = 16 if options.quick else 40
-    prompts = [ids_of(pair.tokenizer, text) for text in (STORIES[:1] if options.quick else STORIES)]
     gammas = (4,) if options.quick else (2, 4, 6)
     skipped = flashspec.missing()
-    notes = [skipped] if skipped and pair.draft is not None else []
+    drafter = NgramDrafter(longest=_LONGEST) if pair.draft is None else None
+    texts = (COPY,) if drafter else STORIES[: 1 if options.quick else None]
+    before = "copying, " if drafter else ""
+    settings = {f"{before}greedy": 0.0, f"{before}T={_TEMPERATURE}": _TEMPERATURE}
+    prompts = [ids_of(pair.tokenizer, text) for text in texts]
+    engine = new_engine(options, pair, drafter=drafter)
+
+    def entries(heat: float) -> _Entries:
+        task = Task(tokens, heat)
+        if drafter is not None:
+            return _with_lookup(engine, pair, task, gammas)
+        return _with_draft(engine, pair, task, gammas, not skipped)
+
+    notes = [skipped] if skipped and drafter is None else []
+    say("do all greedy texts agree?")
+    dtype = engine.target_runner.dtype
+    checks = [agreement("greedy texts", entries(0.0), prompts, dtype, "plain")]
     races: list[Race] = []
-    checks: list[Check] = []
-
-    def hold(name: str, entries: _Entries, texts: list[list[int]]) -> None:
-        say(f"{name}: do all greedy texts agree?")
-        checks.append(agreement(name, entries, texts, str(pair.target.dtype).removeprefix("torch."), "plain"))
-
-    def go(name: str, entries: _Entries, texts: list[list[int]], budget: float) -> None:
-        say(f"{name}: {len(entries)} candidates take turns")
-        works = {one: work(decode, texts) for one, decode in entries.items()}
-        races.append(race.run(name, "token", works, _against(entries), options.pace(budget)))
-
-    if pair.draft is not None:
-        hold("stories", _with_draft(options, pair, Task(tokens, 0.0), gammas, not skipped), prompts)
-        for name, heat in (("greedy", 0.0), (f"T={_TEMPERATURE}", _TEMPERATURE)):
-            go(name, _with_draft(options, pair, Task(tokens, heat), gammas, not skipped), prompts, 36.0)
-    copied = [ids_of(pair.tokenizer, COPY)]
-    looked_up = _with_lookup(options, pair, Task(2 * tokens, 0.0), (4,) if options.quick else (4, 8))
-    hold("copying", looked_up, copied)
-    go("copying, greedy", looked_up, copied, 12.0)
-    return report("speed", options, pair, races, tokens=tokens, checks=checks, notes=notes)
+    counts: list[Count] = []
+    for name, heat in settings.items():
+        rivals = entries(heat)
+        say(f"{name}: {len(rivals)} candidates take turns")
+        works = {one: work(decode, prompts) for one, decode in rivals.items()}
+        races.append(race.run(name, "token", works, _against(rivals), options.pace(40.0)))
+        counts += [ours.counted(name, engine, prompts, Task(tokens, heat), gamma) for gamma in gammas]
+    return report("speed", options, pair, races, tokens=tokens, counts=counts, checks=checks, notes=notes)
 
 
-def _with_draft(options: Options, pair: Pair, task: Task, gammas: tuple[int, ...], others: bool) -> _Entries:
+def _with_draft(engine: Engine, pair: Pair, task: Task, gammas: tuple[int, ...], others: bool) -> _Entries:
     """Return who can decode with the draft model, at every γ."""
-    engine = new_engine(options, pair)
     entries = {ours.candidate(gamma): ours.decode(engine, task, gamma) for gamma in (0, *gammas)}
     entries[peers.plain_candidate()] = peers.plain(pair.target, task)
     for gamma in gammas:
@@ -64,9 +67,8 @@ def _with_draft(options: Options, pair: Pair, task: Task, gammas: tuple[int, ...
     return entries
 
 
-def _with_lookup(options: Options, pair: Pair, task: Task, gammas: tuple[int, ...]) -> _Entries:
+def _with_lookup(engine: Engine, pair: Pair, task: Task, gammas: tuple[int, ...]) -> _Entries:
     """Return who can look drafts up in the text."""
-    engine = new_engine(options, pair, drafter=NgramDrafter(longest=_LONGEST))
     entries = {ours.candidate(gamma, "n-gram"): ours.decode(engine, task, gamma) for gamma in (0, *gammas)}
     entries[peers.plain_candidate()] = peers.plain(pair.target, task)
     for gamma in gammas:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from specdec_teach.pairs import Pair as Pair
     from specdec_teach.pairs import load_pair as load_pair
     from specdec_teach.play import play as play
+    from specdec_teach.request import Request as Request
     from specdec_teach.result import Result as Result
     from specdec_teach.result import Stats as Stats
     from specdec_teach.sampling import Sampling as Sampling
@@ -60,6 +61,7 @@ _HOME = {
     "Pair": "specdec_teach.pairs",
     "Proposal": "specdec_teach.drafters.base",
     "Report": "specdec_teach.checking",
+    "Request": "specdec_teach.request",
     "Result": "specdec_teach.result",
     "Sampling": "specdec_teach.sampling",
     "ScriptedDrafter": "specdec_teach.drafters.scripted",

@@ -16,8 +16,9 @@ from typing import final
 import torch
 
 from specdec_teach.hf import ModelRunner
+from specdec_teach.pairs import Pair
 
-__all__ = ["Costs", "alternate", "measure"]
+__all__ = ["Costs", "alternate", "fastest", "measure"]
 
 
 @final
@@ -81,6 +82,29 @@ def measure(
     seconds = {name: median(times) for name, times in alternate(runs, rounds).items()}
     by_size = {int(name.split()[1]): value for name, value in seconds.items() if name != "draft"}
     return Costs(by_size, seconds.get("draft"))
+
+
+def fastest(pairs: Mapping[str, Pair], *, gamma: int = 4, rounds: int = 9) -> str:
+    """Return the name of the pair whose forwards of one cycle take least: γ drafts and γ + 1 positions of the target.
+
+    All are timed in turn; without a draft only the target counts.
+    """
+    runs: dict[str, Callable[[], object]] = {}
+    for name, pair in pairs.items():
+        steps = [_forward(ModelRunner(pair.target, "target"), 64, gamma + 1)]
+        if pair.draft is not None:
+            steps += [_forward(ModelRunner(pair.draft, "draft"), 64, 1)] * gamma
+        runs[name] = _all(steps)
+    seconds = alternate(runs, rounds)
+    return min(seconds, key=lambda name: median(seconds[name]))
+
+
+def _all(steps: list[Callable[[], object]]) -> Callable[[], object]:
+    def run() -> None:
+        for step in steps:
+            step()
+
+    return run
 
 
 def _forward(runner: ModelRunner, context: int, count: int) -> Callable[[], object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 import specdec_teach as sd
 from specdec_teach import probe
@@ -60,3 +61,20 @@ def test_outside_the_measured_sizes() -> None:
     """The nearest measured size stands for sizes beyond."""
     costs = Costs({1: 1.0, 4: 2.0}, None)
     assert (costs.v(1), costs.v(4), costs.v(9)) == (1.0, 2.0, 2.0)
+
+
+@pytest.mark.parametrize("slow", ["float32", "bfloat16"])
+def test_auto_takes_the_quicker_precision(slow: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the machine says is slower is not taken."""
+    now = [0.0]
+    honest = ModelRunner.forward
+
+    def forward(runner: ModelRunner, cache: object, ids: list[int], keep: int) -> object:
+        now[0] += 2.0 if runner.dtype == slow else 1.0
+        return honest(runner, cache, ids, keep)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ModelRunner, "forward", forward)
+    monkeypatch.setattr(probe, "perf_counter", lambda: now[0])
+    pair = sd.load_pair(dtype="auto")
+    wanted = {"float32": torch.bfloat16, "bfloat16": torch.float32}[slow]
+    assert pair.target.dtype == pair.draft.dtype == wanted

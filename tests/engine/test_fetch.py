@@ -16,7 +16,8 @@ import pytest
 import torch
 
 import specdec_teach as sd
-from specdec_teach import gguf, shelf
+from specdec_teach import shelf
+from specdec_teach.hf import gguf
 from tests import parcels
 
 

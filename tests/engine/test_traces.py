@@ -107,7 +107,9 @@ def test_no_number_is_invented() -> None:
             assert cycle.last_from == ("p" if cycle.last_kind == "bonus" else None)
             for decision in cycle.decisions:
                 assert (decision.p, decision.q, decision.u, decision.alpha, decision.accept_probability) == (None,) * 5
-                assert decision.bars == decision.p_top.tokens == decision.q_top.tokens == ()
+                assert not (decision.bars)
+                assert not (decision.p_top.tokens)
+                assert not decision.q_top.tokens
                 assert (decision.token is None) == (decision.status != "accepted")
         assert (trace.meta.lossless, trace.meta.seed, trace.meta.vocab, trace.meta.max_new_tokens) == (None,) * 4
         assert dict(trace.meta.sampling) == {}

@@ -34,8 +34,7 @@ ALLOWED: dict[str, set[str]] = {
     "specdec_teach.noise": {"specdec_kernels", "specdec_teach", "torch", "numpy"},
     "specdec_teach.grammar": {"specdec_kernels", "specdec_teach", "torch", "xgrammar"},
     "specdec_teach.hf": {"specdec_kernels", "specdec_teach", "torch", "transformers", "safetensors"},
-    "specdec_teach.gguf": {"specdec_kernels", "specdec_teach", "torch", "transformers"},
-    "specdec_teach.shelf": {"specdec_kernels.errors", "specdec_teach.gguf"},
+    "specdec_teach.shelf": {"specdec_kernels.errors", "specdec_teach.hf.gguf"},
     "specdec_teach.traces": {"specdec_kernels.errors", "specdec_teach.text", "specdec_teach.trace"},
     "specdec_teach.bench.table": {"specdec_teach.bench", "rich"},
     "specdec_teach.bench.chart": {"specdec_kernels.errors", "specdec_teach.bench", "matplotlib", "plotly"},
@@ -85,7 +84,7 @@ def test_every_import_is_an_allowed_arrow(modules: dict[str, Path]) -> None:
 def test_the_bridge_alone_imports_transformers(modules: dict[str, Path]) -> None:
     found = {m for m, path in modules.items() if any(_below(t, "transformers") for _, t in _imports(m, path))}
     assert found
-    assert all(_below(module, "specdec_teach.hf") or module == "specdec_teach.gguf" for module in found)
+    assert all(_below(module, "specdec_teach.hf") for module in found)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 from transformers.utils import logging
 
 from specdec_kernels.errors import EngineFailure, shown
-from specdec_teach.hf import load_llama
+from specdec_teach.hf.loading import load_llama
 
 __all__ = ["convert", "load"]
 

@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from specdec_kernels.errors import InvalidInput, unknown_name
-from specdec_teach.checking import tables, texts
+from specdec_teach.checking import states, tables, texts
 from specdec_teach.checking.report import Report, Row, Summary
-from specdec_teach.checking.states import states
 from specdec_teach.engine import Engine
 
 __all__ = ["SECTIONS", "Report", "Row", "Summary", "check", "run"]
@@ -29,7 +28,7 @@ SECTIONS: dict[str, Callable[[Engine], Iterator[Row]]] = {
     "self-draft": texts.self_draft,
     "second call": texts.second_call,
     "runs": texts.runs,
-    "states": states,
+    "states": states.states,
 }
 """What a check is made of, in the order in which it runs."""
 

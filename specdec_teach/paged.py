@@ -1,7 +1,9 @@
-"""Attention over paged caches without gathering them: one kernel call for all rows of a forward.
+"""Attention over caches where they lie: one kernel call for all rows of a forward, lengths as tensors on the device.
 
-Invariant: it reads what the caches' own `write` would return, block by block where it lies. It serves the few tokens
-of a verify step; longer feeds, and caches of several pools, are left to the general way (`of` returns None).
+Paged caches of one pool are read by their tables. A contiguous cache is one block as large as itself, so its shapes
+never change while the text grows, and only a length says how much of it counts.
+Invariant: it reads what the caches' own `write` would return. It serves the few tokens of a verify step; longer feeds,
+several pools and several contiguous caches are left to the general way (`of` returns None).
 It does not know weights, or what is drafted.
 """
 
@@ -14,7 +16,8 @@ import torch
 from torch import Tensor
 
 from specdec_kernels.attention import paged_attention
-from specdec_teach.caches import Cache, PagedCache
+from specdec_teach.caches import Cache, ContiguousCache, PagedCache
+from specdec_teach.caches.store import SlotStore
 
 __all__ = ["PagedRows"]
 
@@ -23,35 +26,50 @@ _LONGEST = 16
 
 @final
 class PagedRows:
-    """The paged caches of one forward: row b feeds `counts[b]` tokens, N at most; T of them in all.
+    """The caches of one forward in one store: row b feeds `counts[b]` tokens, N at most; T of them in all.
 
     Shapes: tables `[B, M]`, lengths and counts `[B]`, queries `[T, H, D]`, new keys and values `[T, G, D]`.
     """
 
-    def __init__(self, caches: list[PagedCache], counts: list[int], device: torch.device) -> None:
-        self._pool, longest = caches[0].pool, max(counts)
-        widest = max(len(cache.table) for cache in caches)
-        tables = [[*cache.table, *[-1] * (widest - len(cache.table))] for cache in caches]
-        self._tables_BM = torch.tensor(tables, device=device)
-        self._lengths_B = torch.tensor([cache.pointer for cache in caches], device=device)
+    def __init__(
+        self,
+        store: SlotStore,
+        size: int,
+        tables: list[tuple[int, ...]],
+        pointers: list[int],
+        slots: list[Tensor],
+        device: torch.device,
+    ) -> None:
+        self._store, self._size = store, size
+        counts, widest = [len(places) for places in slots], max(map(len, tables))
+        self._tables_BM = torch.tensor([[*table, *[-1] * (widest - len(table))] for table in tables], device=device)
+        self._lengths_B = torch.tensor(pointers, device=device)
         self._counts_B = torch.tensor(counts, device=device)
-        places = [cache.slots(cache.pointer, cache.pointer + n) for cache, n in zip(caches, counts, strict=True)]
-        self._slots_T = torch.cat(places).to(device)
+        self._slots_T = torch.cat(slots).to(device)
         rows = [(row, at) for row, n in enumerate(counts) for at in range(n)]
         self._row_T, self._at_T = torch.tensor(rows, device=device).T
-        self._longest = longest
+        self._longest = max(counts)
 
     @classmethod
     def of(cls, caches: Items[Cache], counts: Items[int], device: torch.device) -> PagedRows | None:
         """Return the rows of these caches, None where they have to be gathered."""
-        paged = [cache for cache in caches if isinstance(cache, PagedCache)]
-        if len(paged) < len(caches) or len({id(cache.pool) for cache in paged}) != 1 or max(counts) > _LONGEST:
+        if max(counts) > _LONGEST:
             return None
-        return cls(paged, list(counts), device)
+        pointers = [cache.pointer for cache in caches]
+        only = caches[0] if len(caches) == 1 else None
+        if isinstance(only, ContiguousCache) and only.kind == "contiguous":
+            slots = torch.arange(only.pointer, only.pointer + counts[0])
+            return cls(only.store, only.capacity, [(0,)], pointers, [slots], device)
+        paged = [cache for cache in caches if isinstance(cache, PagedCache)]
+        if len(paged) < len(caches) or len({id(cache.pool) for cache in paged}) != 1:
+            return None
+        places = [cache.slots(cache.pointer, cache.pointer + n) for cache, n in zip(paged, counts, strict=True)]
+        pool = paged[0].pool
+        return cls(pool.store, pool.size, [cache.table for cache in paged], pointers, places, device)
 
     def attend(self, layer: int, q_THD: Tensor, k_TGD: Tensor, v_TGD: Tensor, scale: float, window: int) -> Tensor:
         """Write the new keys and values of `layer`; return what every query reads, `[T, H·D]`."""
-        store = self._pool.store
+        store = self._store
         store.put(layer, self._slots_T, k_TGD.transpose(0, 1)[None], v_TGD.transpose(0, 1)[None])
         keys, values = (whole[0].transpose(0, 1) for whole in store.layers[layer])
         q_BNHD = q_THD.new_zeros(len(self._counts_B), self._longest, *q_THD.shape[1:])
@@ -62,7 +80,7 @@ class PagedRows:
             values,
             self._tables_BM,
             self._lengths_B,
-            block_size=self._pool.size,
+            block_size=self._size,
             counts=self._counts_B,
             scale=scale,
             window=window or None,

@@ -36,7 +36,7 @@ class ContiguousCache:
     (5, 3, torch.Size([1, 1, 5, 4]))
     """
 
-    __slots__ = ("_store", "_written", "capacity", "kind", "pointer")
+    __slots__ = ("_written", "capacity", "kind", "pointer", "store")
 
     def __init__(self, capacity: int, kind: Literal["contiguous", "masked", "recompute"] = "contiguous") -> None:
         if kind not in _KINDS:
@@ -45,7 +45,7 @@ class ContiguousCache:
         self.kind: str = kind
         self.pointer = 0
         self._written = 0
-        self._store = SlotStore(capacity)
+        self.store = SlotStore(capacity)
 
     def reserve(self, count: int) -> None:
         """See `Cache.reserve`."""
@@ -61,8 +61,8 @@ class ContiguousCache:
         """See `Cache.write`."""
         count = keys.shape[2]
         self.reserve(count)
-        self._store.put(layer, slice(self.pointer, self.pointer + count), keys, values)
-        return self._store.get(layer, slice(0, self.span(count)))
+        self.store.put(layer, slice(self.pointer, self.pointer + count), keys, values)
+        return self.store.get(layer, slice(0, self.span(count)))
 
     def advance(self, count: int) -> int:
         """See `Cache.advance`."""
@@ -80,22 +80,22 @@ class ContiguousCache:
         """See `Cache.compact`."""
         source, stop = chosen(self.pointer, start, kept), start + len(kept)
         if self.kind != "recompute" and source != list(range(start, stop)):
-            self._store.move(torch.tensor(source, dtype=torch.int64), slice(start, stop))
+            self.store.move(torch.tensor(source, dtype=torch.int64), slice(start, stop))
         return self.rollback(stop)
 
     def fork(self) -> ContiguousCache:
         """See `Cache.fork`."""
         twin = ContiguousCache(self.capacity, self.kind)  # type: ignore[arg-type]
-        twin.pointer, twin._written, twin._store = self.pointer, self._written, self._store.copy()
+        twin.pointer, twin._written, twin.store = self.pointer, self._written, self.store.copy()
         return twin
 
     def contents(self) -> list[tuple[Tensor, Tensor]]:
         """See `Cache.contents`."""
-        return [self._store.get(layer, slice(0, self.pointer)) for layer in self._store.layers]
+        return [self.store.get(layer, slice(0, self.pointer)) for layer in self.store.layers]
 
     def poison(self) -> None:
         """See `Cache.poison`: NaN, or large numbers where a mask multiplies them by 0."""
-        self._store.fill(slice(self.pointer, None), _LOUD if self.kind == "masked" else torch.nan)
+        self.store.fill(slice(self.pointer, None), _LOUD if self.kind == "masked" else torch.nan)
 
     def adopt(self, tokens: Items[int]) -> int:
         """Others' slots cannot be shared."""

@@ -29,14 +29,14 @@ class SelectiveCache:
     (3, 0, 2, 2)
     """
 
-    __slots__ = ("_scratch", "_store", "capacity", "pointer", "settled")
+    __slots__ = ("_scratch", "capacity", "pointer", "settled", "store")
 
     kind = "selective"
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.pointer = self.settled = 0
-        self._store = SlotStore(capacity)
+        self.store = SlotStore(capacity)
         self._scratch: dict[int, tuple[Tensor, Tensor]] = {}
 
     def reserve(self, count: int) -> None:
@@ -58,7 +58,7 @@ class SelectiveCache:
         self._scratch[layer] = (keys, values)
         if self.settled == 0:
             return keys, values
-        base_k, base_v = self._store.get(layer, slice(0, self.settled))
+        base_k, base_v = self.store.get(layer, slice(0, self.settled))
         return torch.cat([base_k, keys], dim=2), torch.cat([base_v, values], dim=2)
 
     def advance(self, count: int) -> int:
@@ -82,10 +82,10 @@ class SelectiveCache:
         pending = [position - self.settled for position in positions if position >= self.settled]
         middle, stop = base + len(inside), base + len(positions)
         if inside:
-            self._store.move(torch.tensor(inside, dtype=torch.int64), slice(base, middle))
+            self.store.move(torch.tensor(inside, dtype=torch.int64), slice(base, middle))
         for layer, (keys, values) in self._scratch.items() if pending else ():
             at = torch.tensor(pending, dtype=torch.int64, device=keys.device)
-            self._store.put(layer, slice(middle, stop), keys[:, :, at], values[:, :, at.to(values.device)])
+            self.store.put(layer, slice(middle, stop), keys[:, :, at], values[:, :, at.to(values.device)])
         self.settled = self.pointer = stop
         self._scratch = {}
         return stop
@@ -93,15 +93,15 @@ class SelectiveCache:
     def fork(self) -> SelectiveCache:
         """See `Cache.fork`."""
         twin = SelectiveCache(self.capacity)
-        twin.pointer, twin.settled, twin._store = self.pointer, self.settled, self._store.copy()
+        twin.pointer, twin.settled, twin.store = self.pointer, self.settled, self.store.copy()
         twin._scratch = {layer: (keys.clone(), values.clone()) for layer, (keys, values) in self._scratch.items()}
         return twin
 
     def contents(self) -> list[tuple[Tensor, Tensor]]:
         """See `Cache.contents`."""
         pairs, pending = [], self.pointer - self.settled
-        for layer in sorted({*self._store.layers, *(self._scratch if pending else ())}):
-            parts = [self._store.get(layer, slice(0, self.settled))] if layer in self._store.layers else []
+        for layer in sorted({*self.store.layers, *(self._scratch if pending else ())}):
+            parts = [self.store.get(layer, slice(0, self.settled))] if layer in self.store.layers else []
             if pending:
                 parts.append(tuple(s[:, :, :pending] for s in self._scratch[layer]))  # type: ignore[arg-type]
             pairs.append((torch.cat([k for k, _ in parts], dim=2), torch.cat([v for _, v in parts], dim=2)))
@@ -109,7 +109,7 @@ class SelectiveCache:
 
     def poison(self) -> None:
         """See `Cache.poison`."""
-        self._store.fill(slice(self.settled, None), torch.nan)
+        self.store.fill(slice(self.settled, None), torch.nan)
 
     def adopt(self, tokens: Items[int]) -> int:
         """Others' slots cannot be shared."""

@@ -265,7 +265,7 @@ def twins_share_memory(patch: Patch) -> None:
 
         def fork(self: Any, honest: Any = honest) -> Any:
             twin = honest(self)
-            twin._store = self._store
+            twin.store = self.store
             return twin
 
         patch.setattr(kind, "fork", fork)

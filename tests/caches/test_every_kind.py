@@ -191,10 +191,10 @@ def test_selective_settles_only_what_is_kept() -> None:
     cache = SelectiveCache(8)
     feed(cache, [1, 2, 3])
     assert cache.settled == 0
-    assert not cache._store.layers
+    assert not cache.store.layers
     cache.rollback(2)
     feed(cache, [1, 2, 5, 6, 7])
-    keys, _ = cache._store.get(0, slice(0, 8))
+    keys, _ = cache.store.get(0, slice(0, 8))
     assert torch.equal(keys[:, :, :2], states(entries([1, 2]), 0)[0])
     assert not keys[:, :, 2:].any()
     assert (cache.pointer, cache.settled) == (5, 2)

@@ -96,12 +96,12 @@ def stale_slots_kept(patch: Patch) -> None:
 
     def write(self: Any, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         full = highest.get((id(self), layer), 0) if self.pointer else 0
-        if layer in self._store.layers:
+        if layer in self.store.layers:
             stop = min(full, self.pointer + keys.shape[2])
             keys, values = keys.clone(), values.clone()
             count = max(0, stop - self.pointer)
-            keys[:, :, :count] = self._store.layers[layer][0][:, :, self.pointer : self.pointer + count]
-            values[:, :, :count] = self._store.layers[layer][1][:, :, self.pointer : self.pointer + count]
+            keys[:, :, :count] = self.store.layers[layer][0][:, :, self.pointer : self.pointer + count]
+            values[:, :, :count] = self.store.layers[layer][1][:, :, self.pointer : self.pointer + count]
         highest[id(self), layer] = max(full, self.pointer + keys.shape[2])
         return honest(self, layer, keys, values)
 

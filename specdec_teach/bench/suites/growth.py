@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from time import perf_counter
 
 from specdec_teach.bench import ours, race
-from specdec_teach.bench.figures import per_unit, point
+from specdec_teach.bench.figures import compare, per_unit, point
 from specdec_teach.bench.race import Done, Work
 from specdec_teach.bench.records import Candidate, Curve, Point, Race, Report
 from specdec_teach.bench.setting import Options, Say, load, new_engine, report, sampling
@@ -18,8 +18,8 @@ from specdec_teach.bench.suites.verify import race_over
 from specdec_teach.bench.task import STORIES, Task, ids_of, long_ids, work
 from specdec_teach.drafters.ngram import NgramDrafter
 from specdec_teach.engine import Engine
+from specdec_teach.hf import ModelRunner
 from specdec_teach.pairs import Pair
-from specdec_teach.probe import measure
 
 __all__ = ["run"]
 
@@ -28,6 +28,7 @@ _GAMMAS = (1, 2, 3, 4, 6, 8, 12)
 _BATCHES = (1, 2, 4, 8)
 _VOCABS = (1_000, 8_000, 32_000, 151_936)
 _POSITIONS = (1, 2, 3, 5, 8, 16)
+_BEFORE, _TURNS = 64, 8
 _HEAT = 0.8
 
 
@@ -57,9 +58,28 @@ def _some(places: Sequence[int], options: Options) -> list[int]:
 def _positions(options: Options, pair: Pair, engine: Engine) -> tuple[list[Race], Curve]:
     """Return v(T): what a target forward over T positions costs beside one over a single position."""
     places = _some(_POSITIONS, options)
-    costs = measure(engine.target_runner, positions=tuple(places), rounds=5 if options.quick else 30)
-    series = {"target": tuple(Point(at, costs.v(at), costs.v(at), costs.v(at)) for at in places)}
-    return [], Curve("a forward by its positions", "positions T", "v(T), forwards over one position", series)
+    entries = {Candidate(f"{at} positions", "ours"): _forward(engine.target_runner, at) for at in places}
+    found = race.run("positions", "forward", entries, {}, options.pace(10.0))
+    costs = [compare(found.rounds, f"{places[0]} positions", f"{at} positions") for at in places]
+    series = {"target": tuple(Point(at, v.ratio, v.low, v.high) for at, v in zip(places, costs, strict=True))}
+    return [found], Curve("a forward by its positions", "positions T", "v(T), forwards over one position", series)
+
+
+def _forward(runner: ModelRunner, count: int) -> Work:
+    """Return the work of forwards over `count` tokens behind 64 others, each taken back."""
+    ids = [at % runner.vocab for at in range(_BEFORE + count)]
+    cache = runner.new_cache(len(ids))
+
+    def act(seed: int) -> Done:
+        if cache.pointer < _BEFORE:
+            runner.forward(cache, ids[:_BEFORE], 0)
+        start = perf_counter()
+        for _ in range(_TURNS):
+            runner.forward(cache, ids[_BEFORE:], count)
+            cache.rollback(_BEFORE)
+        return Done(_TURNS, perf_counter() - start)
+
+    return act
 
 
 def _context(options: Options, pair: Pair, engine: Engine) -> tuple[list[Race], Curve]:

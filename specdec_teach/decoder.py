@@ -90,7 +90,7 @@ class CompactDecoder:
                 ]
             x_TN = layer.mix(x_TN, mixed[0] if len(mixed) == 1 else torch.cat(mixed))
         rows = [x_TN[end - keep : end] for end, keep in zip(ends, keeps, strict=True)]
-        logits_RV = self._head(self._norm(rows[0] if len(rows) == 1 else torch.cat(rows)))
+        logits_RV = self._head(_norm(self._norm, rows[0] if len(rows) == 1 else torch.cat(rows)))
         return list(torch.split(logits_RV, list(keeps)))
 
     def _turns(self, caches: Items[Cache], counts: Items[int], like: Tensor) -> tuple[Tensor, Tensor]:
@@ -178,5 +178,9 @@ def _window(config: Any, number: int) -> int:
 
 
 def _norm(module: Any, x: Tensor) -> Tensor:
-    """Divide by the root mean square: one operation in place of six."""
-    return F.rms_norm(x, (x.shape[-1],), module.weight, module.variance_epsilon)
+    """Divide by the root mean square, in float32 at least, and weigh: five operations in place of nine."""
+    wide = torch.float32 if x.dtype in (torch.bfloat16, torch.float16) else x.dtype
+    length = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=wide)
+    scale = torch.rsqrt(length.square_().div_(x.shape[-1]).add_(module.variance_epsilon))
+    weighed: Tensor = module.weight * (x * scale).to(x.dtype)
+    return weighed

@@ -34,9 +34,14 @@ class Fall:
         return f"{what} is {self.now:.2f}, was {self.stored.ratio:.2f}; at least {least:.2f} is allowed"
 
 
-def admits(path: str | os.PathLike[str], suite: str) -> Report:
-    """Return the stored report if a run of `suite` can be held against it; else raise InvalidInput."""
+def admits(path: str | os.PathLike[str], suite: str, quick: bool = False) -> Report:
+    """Return the stored report if a (quick) run of `suite` can be held against it; else raise InvalidInput."""
     stored = Report.load(path)
+    if stored.meta.quick != quick:
+        raise InvalidInput(
+            f"{os.fspath(path)} was{'' if stored.meta.quick else ' not'} made with --quick, which is other work; "
+            "gate like with like"
+        )
     if stored.meta.suite != suite:
         raise InvalidInput(
             f"{os.fspath(path)} holds the suite {stored.meta.suite!r} and {suite!r} was asked for; gate like with like"
@@ -56,10 +61,10 @@ def admits(path: str | os.PathLike[str], suite: str) -> Report:
 def falls(now: Report, stored: Report) -> list[Fall]:
     """Return every stored ratio that fell by more than its tolerance, or is missing from `now`.
 
-    Missing is fine for candidates that need not be installed, and in a quick run, as long as anything is left to
-    compare. InvalidInput for other models, another dtype or another decoder.
+    Missing is fine for candidates that need not be installed, as long as anything is left to compare. InvalidInput for
+    other models, another dtype or decoder, and other numbers of tokens.
     """
-    for name in ("target", "draft", "dtype", "decoder"):
+    for name in ("target", "draft", "dtype", "decoder", "tokens"):
         here, there = getattr(now.meta, name), getattr(stored.meta, name)
         if here != there:
             raise InvalidInput(f"this run has {name} {here!r} and the stored one {there!r}; gate like with like")
@@ -69,7 +74,7 @@ def falls(now: Report, stored: Report) -> list[Fall]:
         for one in race.comparisons:
             ratio = found.get((race.name, one.candidate, one.baseline))
             compared += ratio is not None
-            may_miss = now.meta.quick or any(race.candidate(n).optional for n in (one.candidate, one.baseline))
+            may_miss = any(race.candidate(name).optional for name in (one.candidate, one.baseline))
             if (ratio is None and not may_miss) or (ratio is not None and ratio < one.ratio * (1.0 - one.tolerance)):
                 fallen.append(Fall(race.name, one, ratio))
     if not compared:

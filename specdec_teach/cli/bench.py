@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
 
     for path in args.chart:
         chart.check(path)
-    stored = None if args.gate is None else gate.admits(args.gate, args.suite)
+    stored = None if args.gate is None else gate.admits(args.gate, args.suite, args.quick)
     options = Options(args.target, args.draft, args.dtype, args.decoder, args.rounds, args.quick)
     with threads(args.threads):
         found = find(args.suite)(options, _say)

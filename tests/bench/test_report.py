@@ -69,17 +69,17 @@ def test_the_tolerance_is_the_stored_one() -> None:
 
 
 def test_what_is_missing() -> None:
-    """A guest may stay away; ours may not, but in a quick run."""
+    """A guest may stay away; ours may not."""
     assert gate.falls(report(race(guest=None)), report()) == []
     other = replace(race(), name="T=0.8")
     found = gate.falls(report(race()), report(race(), other))
     assert [str(one) for one in found] == ["T=0.8: fast / plain was 2.00 and was not measured now"]
-    assert gate.falls(report(race(), meta=replace(META, quick=True)), report(race(), other)) == []
+    guests = tuple(one for one in race().comparisons if one.baseline == "guest")
     with pytest.raises(InvalidInput, match="in common"):
-        gate.falls(report(race(), meta=replace(META, quick=True)), report(other))
+        gate.falls(report(race(guest=None)), report(replace(race(), comparisons=guests)))
 
 
-@pytest.mark.parametrize("field", ["target", "draft", "dtype", "decoder"])
+@pytest.mark.parametrize("field", ["target", "draft", "dtype", "decoder", "tokens"])
 def test_like_is_gated_with_like(field: str) -> None:
     with pytest.raises(InvalidInput, match=field):
         gate.falls(replace(report(), meta=replace(META, **{field: "other"})), report())
@@ -90,6 +90,8 @@ def test_stored_reports_that_cannot_gate(tmp_path: Path) -> None:
     assert gate.admits(path, "speed") == report()
     with pytest.raises(InvalidInput, match=r"'speed'.*'verify'"):
         gate.admits(path, "verify")
+    with pytest.raises(InvalidInput, match="not made with --quick"):
+        gate.admits(path, "speed", quick=True)
     report(replace(race(), comparisons=())).save(path)
     with pytest.raises(InvalidInput, match="compares nothing"):
         gate.admits(path, "speed")

@@ -52,7 +52,7 @@ def new_engine(options: Options, pair: Pair, *, drafter: Drafter | None = None) 
     It has no tokenizer, as its peers have none: no candidate pays for text.
     """
     if drafter is None and pair.draft is not None:
-        drafter = ModelDrafter(pair.draft)
+        drafter = ModelDrafter(pair.draft, decoder=options.decoder)
     return Engine(pair.target, drafter=drafter, decoder=options.decoder)
 
 
@@ -82,7 +82,7 @@ def report(
         target=None if engine is None else engine.target_runner.name,
         draft=draft,
         dtype="float32" if engine is None else engine.target_runner.dtype,
-        decoder=options.decoder,
+        decoder="none" if engine is None else engine.target_runner.decoder,
         rounds=min((len(race.rounds) for race in races), default=0),
         warm_up=options.pace(0.0).warm_up,
         tokens=tokens,

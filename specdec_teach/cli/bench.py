@@ -41,7 +41,9 @@ def add(commands: Any) -> None:
     parser.add_argument("suite", nargs="?", default="speed", choices=tuple(SUITES), metavar="SUITE", help="%(choices)s")
     parser.add_argument("--target", metavar="NAME", help="a folder or a hub id (the embedded pair)")
     parser.add_argument("--draft", metavar="NAME", help="a folder or a hub id; without it, n-gram drafts alone")
-    parser.add_argument("--dtype", metavar="NAME", help="of both models, as for load_pair")
+    parser.add_argument(
+        "--dtype", default="auto", metavar="NAME", help="of both models, as for load_pair (%(default)s)"
+    )
     parser.add_argument("--decoder", default="auto", metavar="NAME", help="as for Engine (%(default)s)")
     parser.add_argument("--threads", type=int, metavar="N", help="of torch (as many as it takes by itself)")
     parser.add_argument(

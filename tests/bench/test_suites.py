@@ -35,6 +35,9 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """The suites load the tiny pair, and a pair without a draft model where one is asked for."""
 
     def load(target: str | None, draft: str | None, *, dtype: str | None) -> sd.Pair:
+        if dtype == "bfloat16":
+            narrow = (sd.testing.tiny_llama(noise=noise).to(torch.bfloat16) for noise in (0.0, 0.08))
+            return sd.Pair(*narrow, tokenizer)
         return TINY if target is None else sd.Pair(TARGET, None, tokenizer)
 
     monkeypatch.setattr(setting, "load_pair", load)
@@ -67,6 +70,13 @@ def test_speed() -> None:
     assert report.meta.dtype == "float32"
     for count in report.counts:
         assert count.values["accepted"] + count.values["cycles"] == count.values["emitted"] == 16
+
+
+def test_a_narrow_race_is_checked_wide_as_well() -> None:
+    report = suite("speed", dtype="bfloat16")
+    assert report.meta.dtype == "bfloat16"
+    assert [check.name for check in report.checks] == ["greedy texts, float32", "greedy texts, bfloat16"]
+    assert report.checks[0].holds
 
 
 def test_speed_without_a_draft_model() -> None:

@@ -1,14 +1,17 @@
 """Plain and speculative decoding, ours and transformers', in one race for each way of sampling.
 
 Invariant: in a race all candidates have the same pair, prompts, sampling and number of tokens, and those that draft are
-compared at the same γ. Before anything is timed, their greedy texts are held against each other.
+compared at the same γ. Before anything is timed, their greedy texts are held against each other, in
+float32 as well where the race is in another dtype and the models (below 10⁹ parameters) can be had twice.
 It does not know how anybody decodes.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from specdec_teach.bench import flashspec, ours, peers, race
-from specdec_teach.bench.records import Candidate, Count, Race, Report
+from specdec_teach.bench.records import Candidate, Check, Count, Race, Report
 from specdec_teach.bench.setting import Options, Say, load, new_engine, report
 from specdec_teach.bench.task import COPY, STORIES, Decode, Task, agreement, ids_of, work
 from specdec_teach.drafters.ngram import NgramDrafter
@@ -19,6 +22,7 @@ __all__ = ["run"]
 
 _LONGEST = 3
 _TEMPERATURE = 0.8
+_SMALL = 1_000_000_000
 _Entries = dict[Candidate, Decode]
 
 
@@ -35,20 +39,27 @@ def run(options: Options, say: Say) -> Report:
     prompts = [ids_of(pair.tokenizer, text) for text in texts]
     engine = new_engine(options, pair, drafter=drafter)
 
-    def entries(heat: float) -> _Entries:
+    def entries(pair: Pair, engine: Engine, heat: float) -> _Entries:
         task = Task(tokens, heat)
         if drafter is not None:
             return _with_lookup(engine, pair, task, gammas)
         return _with_draft(engine, pair, task, gammas, not skipped)
 
+    def agree(pair: Pair, engine: Engine) -> Check:
+        dtype = engine.target_runner.dtype
+        return agreement(f"greedy texts, {dtype}", entries(pair, engine, 0.0), prompts, dtype, "plain")
+
     notes = [skipped] if skipped and drafter is None else []
     say("do all greedy texts agree?")
-    dtype = engine.target_runner.dtype
-    checks = [agreement("greedy texts", entries(0.0), prompts, dtype, "plain")]
+    checks = [agree(pair, engine)]
+    if engine.target_runner.dtype != "float32" and pair.target.num_parameters() < _SMALL:
+        wide = load(replace(options, dtype="float32"))
+        checks.insert(0, agree(wide, new_engine(options, wide, drafter=drafter)))
+        del wide
     races: list[Race] = []
     counts: list[Count] = []
     for name, heat in settings.items():
-        rivals = entries(heat)
+        rivals = entries(pair, engine, heat)
         say(f"{name}: {len(rivals)} candidates take turns")
         works = {one: work(decode, prompts) for one, decode in rivals.items()}
         races.append(race.run(name, "token", works, _against(rivals), options.pace(40.0)))

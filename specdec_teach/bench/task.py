@@ -15,16 +15,14 @@ from typing import Any, final
 from specdec_teach.bench.race import Done, Work
 from specdec_teach.bench.records import Candidate, Check
 
-__all__ = ["COPY", "STORIES", "Decode", "Task", "agreement", "ids_of", "long_ids", "quiet", "work"]
+__all__ = ["COPY", "STORIES", "Decode", "Task", "agreement", "ids_of", "quiet", "work"]
 
 Decode = Callable[[list[int], int], tuple[int, ...]]
 """Return the new ids for a prompt and a seed."""
 
-STORIES = (
-    "Once upon a time, there was a little girl named Lily. She loved to",
-    "Tom and his dog went to the park. They saw a big tree and",
-    "One day, a small bird wanted to fly. The bird was sad because",
-)
+STORIES = ("Once upon a time", "Mira had a red lantern and", "There was once a")
+"""The first of the prompts that the embedded pair's card was measured with, so drafts fare as the card says."""
+
 _PASSAGE = (
     "Ben had a red ball. He took the red ball to the park. Mia had a blue kite. She took the blue kite to the hill. "
     "They played until the sun went down. "
@@ -44,12 +42,6 @@ class Task:
 def ids_of(tokenizer: Any, text: str) -> list[int]:
     """Return the ids of a prompt as the engine makes them."""
     return [int(token) for token in tokenizer(text).input_ids]
-
-
-def long_ids(tokenizer: Any, count: int) -> list[int]:
-    """Return `count` ids of story text."""
-    ids = [token for text in STORIES for token in ids_of(tokenizer, text + " play. ")]
-    return (ids * (count // len(ids) + 1))[:count]
 
 
 def work(decode: Decode, prompts: Sequence[list[int]]) -> Work:

@@ -15,7 +15,7 @@ from specdec_teach.bench.race import Done, Work
 from specdec_teach.bench.records import Candidate, Curve, Point, Race, Report
 from specdec_teach.bench.setting import Options, Say, load, new_engine, report, sampling
 from specdec_teach.bench.suites.verify import race_over
-from specdec_teach.bench.task import STORIES, Task, ids_of, long_ids, work
+from specdec_teach.bench.task import STORIES, Task, ids_of, work
 from specdec_teach.drafters.ngram import NgramDrafter
 from specdec_teach.engine import Engine
 from specdec_teach.hf import ModelRunner
@@ -23,7 +23,7 @@ from specdec_teach.pairs import Pair
 
 __all__ = ["run"]
 
-_CONTEXTS = (16, 64, 128, 256, 448, 1024, 2048)
+_CONTEXTS = (16, 64, 128, 256, 448, 1024)
 _GAMMAS = (1, 2, 3, 4, 6, 8, 12)
 _BATCHES = (1, 2, 4, 8)
 _VOCABS = (1_000, 8_000, 32_000, 151_936)
@@ -87,9 +87,11 @@ def _context(options: Options, pair: Pair, engine: Engine) -> tuple[list[Race], 
     tokens = _tokens(options)
     limits = [limit for limit in (engine.target_runner.context, getattr(engine.drafter, "context", None)) if limit]
     places = [at for at in _some(_CONTEXTS, options) if at + tokens <= min(limits, default=_CONTEXTS[-1] + tokens)]
+    start = ids_of(pair.tokenizer, STORIES[0])
+    told = engine.generate(start, sampling(_HEAT, 0), max_new_tokens=max(places), trace=False).tokens
     works: dict[tuple[str, int], Work] = {}
     for at in places:
-        prompt = long_ids(pair.tokenizer, at)
+        prompt = [*start, *told][:at]  # a text that the target wrote itself, as later tokens will be
         for kind, speculate in (("plain", False), ("speculative", True)):
             works[kind, at] = _behind(engine, prompt, tokens, speculate)
     found, series = _grid("context", "token", works, options, 12.0)

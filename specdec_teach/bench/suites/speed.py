@@ -29,7 +29,7 @@ _Entries = dict[Candidate, Decode]
 def run(options: Options, say: Say) -> Report:
     """Race the pair that `options` name; without a draft model, n-gram drafts on a text that invites copying."""
     pair = load(options)
-    tokens = 16 if options.quick else 40
+    tokens = 16 if options.quick else 64
     gammas = (4,) if options.quick else (2, 4, 6)
     skipped = flashspec.missing()
     drafter = NgramDrafter(longest=_LONGEST) if pair.draft is None else None

@@ -121,8 +121,8 @@ for T in (1, 2, 5, 16):
 #
 # ### Exercise 01.1: a floor
 #
-# A model has 8 billion weights of 2 bytes. A laptop's memory delivers 50 GB per second (1 GB is 10⁹ bytes). How many GB does
-# a pass read, and how many seconds does that take at least? Give `(gigabytes, seconds)`.
+# A model has 8 billion weights of 2 bytes. A laptop's memory delivers 50 GB per second (1 GB is 10⁹ bytes). How many GB
+# does a pass read, and how many seconds does that take at least? Give `(gigabytes, seconds)`.
 
 # %%
 # BEGIN SOLUTION
@@ -149,8 +149,8 @@ check("01.1", answer)
 #
 # ### Exercise 01.2
 #
-# Write the floor for any model. `params` is the number of weights, `bandwidth` is in bytes per second, and on average a pass
-# yields `tokens_per_pass` tokens of text.
+# Write the floor for any model. `params` is the number of weights, `bandwidth` is in bytes per second, and on average a
+# pass yields `tokens_per_pass` tokens of text.
 
 
 # %%
@@ -189,14 +189,13 @@ check("01.2", seconds_per_token_floor)
 machines = {"laptop": (50e9, 500e9), "H200": (4.8e12, 989e12)}  # bytes per second, FLOPs per second
 params, bytes_per_param = 8e9, 2
 
-print("          positions   read   compute   bound by   v(T)     (read and compute in milliseconds)")
-
 
 def three(number):
     """A number with three digits."""
     return f"{float(f'{number:.3g}'):g}"
 
 
+print("          positions   read   compute   bound by   v(T)     (read and compute in milliseconds)")
 for name, (bandwidth, speed) in machines.items():
     read = params * bytes_per_param / bandwidth
     for T in (1, 5, 16, 256):
@@ -206,8 +205,9 @@ for name, (bandwidth, speed) in machines.items():
         print(f"{name:<8}  {T:>9}   {three(1e3 * read):>4}   {three(1e3 * compute):>7}   {bound:<8}   {v:.2f}")
 
 # %% [markdown]
-# **v(T)** is the cost of a pass over T positions in passes over one. Look at the H200 with T = 1: reading takes 3.33 milliseconds,
-# computing 0.0162. For more than 99 % of the time the arithmetic waits for weights. Fifteen further positions would cost nothing.
+# **v(T)** is the cost of a pass over T positions in passes over one. Look at the H200 with T = 1: reading takes 3.33
+# milliseconds, computing 0.0162. For more than 99 % of the time the arithmetic waits for weights. Fifteen further
+# positions would cost nothing.
 #
 # While v(T) is 1 the pass is **memory-bound**. Beyond that it is **compute-bound**, and every position has its price.
 #
@@ -245,11 +245,11 @@ check("01.3", free_positions)
 # So much for paper. Does a real machine do this? First the cleanest case: one product with a matrix of 134 MB, more than
 # most processor caches hold. We time it for several T in turn, and divide the medians by that of T = 1.
 #
-# torch's own product, and `Linear`, which the engine uses: for several rows it keeps the same weights in the order in which
-# oneDNN, the CPU's library of products, likes to read them.
+# Two candidates: torch's own product, and `Linear`, which the engine uses: for several rows it keeps the same weights
+# in the order in which oneDNN, the CPU's library of products, likes to read them.
 #
-# *The outputs of this section and the next were measured when the lesson was built, on a small shared machine. Yours will differ,
-# and no check compares them.*
+# *The outputs of this section and the next were measured when the lesson was built, on a small shared machine. Yours
+# will differ, and no check compares them.*
 
 # %% tags=["nbval-ignore-output"]
 from functools import cache, partial
@@ -273,18 +273,19 @@ del big, inputs
 # %% [markdown]
 # What you should find:
 #
-# - **packed**: nearly flat for the first few T, then rising. Close to the roofline. (It may even dip below 1: one row does not use
-#   the packed weights.)
-# - **torch**: a step between T = 1 and T = 2, often to two or three times, and then flat for a while. For one row torch calls a
-#   matrix-*vector* routine (GEMV), for more a matrix-*matrix* one (GEMM). That one is made for tall inputs: in every call it first copies
-#   the weights into an order it likes, and with a few rows the copy can cost more than the product.
+# - **packed**: nearly flat for the first few T, then rising. Close to the roofline. (It may even dip below 1: one row
+#   does not use the packed weights.)
+# - **torch**: a step between T = 1 and T = 2, often to two or three times, and then flat for a while. For one row torch
+#   calls a matrix-*vector* routine (GEMV), for more a matrix-*matrix* one (GEMM). That one is made for tall inputs: in
+#   every call it first copies the weights into an order it likes, and with a few rows the copy can cost more than the
+#   product.
 #
 # So "five positions cost as much as one" is true of the hardware. Of a program one has to make it true.
 #
 # ## Measure: the whole model
 #
-# Now the target itself, on this machine, through the engine's own code. `measure` times passes over 1 to 16 positions behind
-# a cache of 64 tokens, all sizes in turn, round after round.
+# Now the target itself, on this machine, through the engine's own code. `measure` times passes over 1 to 16 positions
+# behind a cache of 64 tokens, all sizes in turn, round after round.
 #
 # **Predict:** how many passes over one position does a pass over five cost? Give a whole number, from 1 to 5.
 
@@ -307,25 +308,26 @@ predict("01.p2", guess, lambda: round(costs().v(5)))
 # %% tags=["nbval-ignore-output"]
 sizes = (1, 2, 3, 5, 8, 16)
 print("T                                   " + "".join(f"{T:>6}" for T in sizes))
-for name, decoder in (("v(T), the engine's decoder", "auto"), ("v(T), the same with torch's products", "hf")):
+for name, decoder in (("v(T), the engine's decoder", "auto"), ("v(T), transformers' own forward", "hf")):
     print(f"{name:<36}" + "".join(f"{costs(decoder).v(T):>6.2f}" for T in sizes))
 print(f"{'engine, cost of one position':<36}" + "".join(f"{costs().v(T) / T:>6.2f}" for T in sizes))
 print(f"weights read per second at T = 1: {size / costs().target[1] / 1e9:.1f} GB")
 
 # %% [markdown]
-# In float32 on a CPU, expect v(5) between 1 and 2 for the engine, and more with torch's own products. Wherever it is well below 5,
-# there is something to be won.
+# In float32 on a CPU, expect a v(5) somewhere between 0.8 and 2 for the engine (below 1 the routine for one row is the
+# slower one), and more for transformers' forward, which uses torch's own products. Wherever v(5) is well below 5, there
+# is something to be won.
 #
-# But compare the last line with that of the big matrix before you call this memory-bound. If far fewer GB are read per second
-# here, the weights are not what a pass waits for. This model is tiny. Its 28 MB fit, wholly or nearly, into the cache of many
-# processors, and a pass is a few hundred small operations, each with a fixed price. All positions of a pass share that price
-# too, so v(T) can be flat for a second reason. With large models the first one rules.
+# But compare the last line with that of the big matrix before you call this memory-bound. If far fewer GB are read per
+# second here, the weights are not what a pass waits for. This model is tiny. Its 28 MB fit, wholly or nearly, into the
+# cache of many processors, and a pass is a few hundred small operations, each with a fixed price. All positions of a
+# pass share that price too, so v(T) can be flat for a second reason. With large models the first one rules.
 #
 # ## Known tokens share a pass
 #
-# Wide passes are cheap. When may one use them? After every token that it reads, a causal model gives a distribution for the next.
-# Take the sixty tokens, *now that they are known*, and run them through the target again: once one token at a time, with a
-# cache, as plain decoding does, and once all in a single pass.
+# Wide passes are cheap. When may one use them? After every token that it reads, a causal model gives a distribution for
+# the next. Take the sixty tokens, *now that they are known*, and run them through the target again: once one token at a
+# time, with a cache, as plain decoding does, and once all in a single pass.
 
 # %%
 runner = ModelRunner(pair.target, "target")
@@ -357,14 +359,14 @@ print(f"favourites of the wide pass that are the written token: {agree} of {len(
 #
 # Then why did plain decoding take sixty passes? Because a row can only be computed when its tokens are known. Token 2 is
 # the favourite of the row that has read token 1, and token 1 is the favourite of the row before. Each pass waits for
-# the last. That is the **serial bottleneck**: no lack of arithmetic, but a chain of unknowns.
+# the one before it. That is the **serial bottleneck**: no lack of arithmetic, but a chain of unknowns.
 #
 # ## Guess
 #
 # And if somebody *guessed* the next tokens? Guesses are known tokens. Whether they are right is another matter.
 #
 # Here are five guesses. We take the tokens that plain decoding wrote, and spoil the third. One pass over the text and
-# the guesses gives six rows for us: row 0 has read the committed text, row i also guesses 1 to i.
+# the guesses gives six rows for us: row 0 has read the committed text, row i has read guesses 1 to i as well.
 #
 # **Predict:** compare them with the rows of plain decoding. Which is the *first* row that says something else?
 
@@ -390,17 +392,17 @@ for row in range(6):
     print(f"{row:<5} {off[row] < 1e-5!s:<13} {piece[said]:<13} {piece[truth]:<16} {ahead}".rstrip())
 
 # %% [markdown]
-# This is the control: the comparison that held for sixty rows *must* fail here, and does, from row 3 on.
+# This is the control: the comparison that held for all 67 rows *must* fail here, and does, from row 3 on.
 #
-# - Rows 0 and 1 confirm the first two guesses. Row 2 rejects the third guess, and says what belongs there. Three good tokens from one
-#   load of weights, although a guess was wrong.
-# - Rows 3 to 5 have read the wrong guess. They answer *another question*: how would a text go on that nobody wrote? Row 4 even
-#   has the same favourite as plain decoding. That is luck, and its probabilities are others.
+# - Rows 0 and 1 confirm the first two guesses. Row 2 rejects the third guess, and says what belongs there. Three good
+#   tokens from one load of weights, although a guess was wrong.
+# - Rows 3 to 5 have read the wrong guess. They answer *another question*: how would a text go on that nobody wrote? Row
+#   4 even has the same favourite as plain decoding. That is luck, and its probabilities are others.
 #
 # ### Exercise 01.4
 #
-# `forward(tokens)` is one pass: it returns a row of logits `[V]` for each token, as a tensor `[len(tokens), V]`. With one call,
-# find how many guesses can be kept: each must be the favourite of its row, and so must all guesses before it.
+# `forward(tokens)` is one pass: it returns a row of logits `[V]` for each token, as a tensor `[len(tokens), V]`. With
+# one call, find how many guesses can be kept: each must be the favourite of its row, and so must all guesses before it.
 
 # %%
 from collections.abc import Callable
@@ -426,7 +428,8 @@ check("01.4", agreeing)
 # </details>
 # <details><summary>Hint 2: the favourites</summary>
 #
-# `forward(...).argmax(-1).tolist()` is a list of tokens. From place `len(committed) - 1` on, its items stand beside the guesses.
+# `forward(...).argmax(-1).tolist()` is a list of tokens. From place `len(committed) - 1` on, its items stand beside the
+# guesses.
 # </details>
 # <details><summary>Hint 3: the count</summary>
 #
@@ -435,9 +438,9 @@ check("01.4", agreeing)
 #
 # ## But there is a KV cache
 #
-# Does the cache not save all that work already? It saves arithmetic. Without it, each step would run the whole text through the
-# model again. With it, a step feeds one token, and the keys and values of the others are read. By calculation, for the last of the
-# sixty tokens:
+# Does the cache not save all that work already? It saves arithmetic. Without it, each step would run the whole text
+# through the model again. With it, a step feeds one token, and the keys and values of the others are read. By
+# calculation, for the last of the sixty tokens:
 
 # %%
 config = pair.target.config
@@ -450,15 +453,15 @@ for name, fed, kept in (("without cache", length, 0), ("with cache", 1, length))
     print(f"{name:<13}  {fed:>10}   {million:>13.1f}   {size / 1e6:>13.1f}   {kv_MB:>21.2f}")
 
 # %% [markdown]
-# Some 66 times less arithmetic, and the same weights to load. The cache made plain decoding memory-bound in the first place: it took away
-# the work that would have kept the processor busy during the load.
+# Some 66 times less arithmetic, and the same weights to load. The cache made plain decoding memory-bound in the first
+# place: it took away the work that would have kept the processor busy during the load.
 #
 # ## The result: tokens per load of weights
 #
-# So: guess cheaply, check in one pass. A draft model of 0.29 million weights guesses four tokens, and one pass over five
-# positions checks them: the pending token (the last committed one) and the four guesses. A cycle yields what was right and one
-# token more. Four runs of the engine, sixty tokens each. In the third the guesses are the finished text, handed over; in the fourth
-# the engine is told to put a wrong token first.
+# So: guess cheaply, check in one pass. A draft model of 0.29 million weights guesses four tokens, and one pass over
+# five positions checks them: the pending token (the last committed one) and the four guesses. A cycle yields what was
+# right and one token more. Four runs of the engine, sixty tokens each. In the third the guesses are the finished text,
+# handed over; in the fourth the engine is told to put a wrong token first.
 
 # %%
 draft_size = sum(weight.nbytes for weight in pair.draft.parameters())
@@ -477,12 +480,12 @@ for name, (T, run) in runs.items():
     drafted = 0 if name == "every guess right" else run.stats.drafted  # those were handed over, not computed
     target_MB, draft_MB = size * loads / tokens / 1e6, draft_size * drafted / tokens / 1e6
     print(f"{name:<20} {T:>2}   {loads:>5}   {tokens / loads:>15.2f}   {target_MB:>12.1f}   {draft_MB:>20.1f}")
-print(f"the draft's guesses give the text of plain decoding: {fast.tokens == plain.tokens}")
+print(f"all four texts are the same: {all(run.tokens == plain.tokens for _, run in runs.values())}")
 
 # %% [markdown]
-# **One token per load without guesses; up to five with four of them; never less than one.** The text stays the same, since only
-# what the target itself would have written is kept. The row of wrong guesses shows their price: nothing saved, and the
-# draft's reading on top.
+# **One token per load without guesses; up to five with four of them; never less than one.** The text stays the same,
+# since only what the target itself would have written is kept. The row of wrong guesses shows their price: nothing
+# saved, and the draft's reading on top.
 #
 # Play the second run: every cycle is one load of the target's weights.
 
@@ -508,12 +511,12 @@ for T in (4, 32):
 # %% [markdown]
 # ## Honest limits
 #
-# - The roofline is a floor. It leaves out attention, keys and values, activations, and the fixed price of each operation. Real passes are
-#   slower, and with a long text the keys and values can weigh as much as the weights.
+# - The roofline is a floor. It leaves out attention, keys and values, activations, and the fixed price of each
+#   operation. Real passes are slower, and with a long text the keys and values can weigh as much as the weights.
 # - The ratios in this lesson's outputs come from one small, shared machine. Only yours count, and only for your model.
 # - The embedded target is far too small to be bound by memory in the way of a large one.
-# - Serving many texts at once also shares a load of weights: T positions of B texts are T × B. Where B is large, the pass may be
-#   compute-bound already, and then guesses are not free. Lesson 11 runs such batches.
+# - Serving many texts at once also shares a load of weights: T positions of B texts are T × B. Where B is large, the
+#   pass may be compute-bound already, and then guesses are not free. Lesson 11 runs such batches.
 # - Fewer loads are not yet less time: the draft costs too. Lesson 10 does the sum.
 #
 # ## Can you?
@@ -526,15 +529,16 @@ for T in (4, 32):
 #
 # ## In 60 seconds
 #
-# A pass reads every weight once and does two FLOPs per weight and position. With one position that is 2/b FLOPs per byte,
-# far less than any machine can do, so the arithmetic waits for memory. More positions in a pass are nearly free until
-# T = b × FLOPs per second / (2 × bytes per second). The KV cache removes repeated arithmetic, not the load. Known tokens can share a pass,
-# because the causal mask hides the later ones from each row. Unknown ones cannot, because each row needs the token before it.
-# So guess, and check the guesses in one pass. Rows up to the first wrong guess are as good as plain decoding's; the rows behind it
-# answer another question.
+# A pass reads every weight once and does two FLOPs per weight and position. With one position that is 2/b FLOPs per
+# byte, far less than any machine can do, so the arithmetic waits for memory. More positions in a pass are nearly free
+# until T = b × FLOPs per second / (2 × bytes per second). The KV cache removes repeated arithmetic, not the load. Known
+# tokens can share a pass, because the causal mask hides the later ones from each row. Unknown ones cannot, because each
+# row needs the token before it. So guess, and check the guesses in one pass. Rows that have read no wrong guess are as
+# good as plain decoding's; the rows behind it answer another question.
 #
-# **Red flags**: "decoding is slow because of the FLOPs" · "the KV cache makes decoding compute-bound" · "five positions always cost
-# the same as one" · "a batch of one uses the GPU fully" · a guess counted as right because some later row agrees.
+# **Red flags**: "decoding is slow because of the FLOPs" · "the KV cache makes decoding compute-bound" · "five positions
+# always cost the same as one" · "a batch of one uses the GPU fully" · a guess counted as right because some later row
+# agrees.
 #
 # **Asked in interviews**
 #
@@ -563,13 +567,13 @@ for T in (4, 32):
 #
 # <details><summary>On a CPU v(2) is 2.4. Is the model compute-bound?</summary>
 #
-# Not necessarily. Look at v(3) and v(5): if they are no higher, it is a step, not a slope. The library changed its routine. With weights
-# packed for it the step goes away.
+# Not necessarily. Look at v(3) and v(5): if they are no higher, it is a step, not a slope. The library changed its
+# routine. With weights packed for it the step goes away.
 # </details>
 #
 # ## Where to read more
 #
 # Williams, Waterman, Patterson, *Roofline: an insightful visual performance model for multicore architectures* (2009).
-# Shazeer, *Fast transformer decoding: one write-head is all you need* (2019), section 2: why one token a step is bound by memory.
-# Pope and others, *Efficiently scaling transformer inference* (2022), section 2.
-# Leviathan, Kalman, Matias, *Fast inference from transformers via speculative decoding* (2023), section 1.
+# Shazeer, *Fast transformer decoding: one write-head is all you need* (2019), section 2: why one token a step is bound
+# by memory. Pope and others, *Efficiently scaling transformer inference* (2022), section 2. Leviathan, Kalman, Matias,
+# *Fast inference from transformers via speculative decoding* (2023), section 1.

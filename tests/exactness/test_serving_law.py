@@ -33,7 +33,11 @@ def test_every_cache_has_the_law_of_the_contiguous_one(kind: str, rule: str) -> 
     same_law(found, product_law(lambda prefix: rows[prefix[-1]], (0, 1), 3))
 
 
-@pytest.mark.parametrize("fits", [lambda length: length % 3, lambda length: 1, lambda length: 2 - length % 2], ids=str)
+@pytest.mark.parametrize(
+    "fits",
+    [lambda length: length % 3, lambda length: 1, lambda length: 2 - length % 2],
+    ids=["by length", "one", "by parity"],
+)
 @pytest.mark.parametrize("rule", RULES)
 def test_a_gamma_that_shrinks_keeps_the_law(rule: str, fits: Callable[[int], int], monkeypatch: Patch) -> None:
     """By enumeration: what fits is known before a cycle draws anything, so any rule about it does."""

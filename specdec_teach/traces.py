@@ -1,8 +1,8 @@
 """Traces of runs that another engine made: what its report says, and nothing else.
 
 vLLM says for every verification step how many tokens were drafted and how many accepted. With the ids of the text that
-is enough to rebuild each cycle's counts, pointers and kept drafts. Which tokens were rejected, their probabilities, the
-random numbers and the seconds are not reported: they are None in the trace, and the views say so.
+is enough to rebuild each cycle's counts, pointers and kept drafts. Probabilities, random numbers and seconds are not
+reported, nor are the rejected tokens: they are None in the trace, and the views say so.
 Invariant: every number in the trace is in the response or follows from it by the bookkeeping of one cycle; a response
 that fits no run, or more than one, is refused. It does not know an engine, a network or torch.
 Source: vLLM 0.33, "Per-Request Acceptance Metrics".
@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from specdec_kernels.errors import InvalidInput, shown
+from specdec_teach.lookup import repeat
 from specdec_teach.text import TextStream, Tokenizer, pieces
 from specdec_teach.trace import KV, SCHEMA_VERSION, Cycle, Decision, FinishReason, Meta, Status, Top, Trace
 
@@ -23,13 +24,15 @@ __all__ = ["from_vllm"]
 _NOTHING = Top((), 1.0)
 
 
-def from_vllm(response: object, *, tokenizer: Tokenizer | None = None) -> Trace:
+def from_vllm(response: object, *, tokenizer: Tokenizer | None = None, ngram: tuple[int, int] | None = None) -> Trace:
     """Return the trace of one request that vLLM answered with `--per-request-spec-decode-metrics detailed`.
 
     `response`: a completion or chat completion with `return_token_ids`, as JSON text, as a dict or as the client's
     object; or a RequestOutput of offline inference. `tokenizer`: the target's, for the texts of tokens; without it they
-    come from the response's logprobs where it has some, else tokens show by id. InvalidInput names the field that is
-    missing or contradicts another, or the steps that cannot be told apart.
+    come from the response's logprobs where it has some, else tokens show by id. `ngram`: for a server that drafts by
+    n-grams, its `prompt_lookup_min` and `prompt_lookup_max`; the lookup is repeated on the text, which tells the steps
+    that vLLM leaves out and the rejected drafts. InvalidInput names the field that is missing or contradicts another,
+    or the steps that cannot be told apart.
 
     >>> metrics = {"per_step_drafted": [2], "per_step_accepted": [1], "num_spec_tokens": 2}
     >>> choice = {"prompt_token_ids": [5, 6], "token_ids": [7, 8, 9], "finish_reason": "length"}
@@ -61,13 +64,17 @@ def from_vllm(response: object, *, tokenizer: Tokenizer | None = None) -> Trace:
         if said is not None and said != len(ids):
             raise InvalidInput(f"usage.{name} is {shown(said)}, but {len(ids)} token ids came; the response is damaged")
     longest, steps = _steps(metrics)
+    drafts = None
+    if ngram is not None:
+        repeated = list(repeat(prompt, tokens, steps, ngram, longest))
+        drafts, steps = [drafted for drafted, _ in repeated], [(len(drafted), kept) for drafted, kept in repeated]
     cut = _cut(steps, len(tokens))
     texts = _Texts(tokenizer, prompt, tokens, choice)
     meta = Meta(
         schema_version=SCHEMA_VERSION,
         models={"target": str(_field(response, "model") or "unknown")},
         revisions={"target": "unknown"},
-        drafter="unknown",
+        drafter="unknown" if ngram is None else "ngram",
         dtype="unknown",
         decoder="vLLM",
         vocab=None,
@@ -81,7 +88,7 @@ def from_vllm(response: object, *, tokenizer: Tokenizer | None = None) -> Trace:
         lossless=None,
         backend="vLLM",
     )
-    cycles = tuple(_cycles(prompt, tokens, longest, steps, cut, texts))
+    cycles = tuple(_cycles(prompt, tokens, longest, steps, drafts, cut, texts))
     return Trace(meta, tuple(prompt), None, cycles, _reason(choice), texts.pieces)
 
 
@@ -154,7 +161,7 @@ def _cut(steps: list[tuple[int, int]], count: int) -> int:
         raise InvalidInput(
             f"{count} tokens came, the prefill and the {len(steps)} steps make {made}: in {count - made} steps nothing "
             "was drafted, vLLM does not report those, and so it cannot be told which tokens belong to which step. "
-            "Use a drafter that always proposes: a draft model, EAGLE or MTP; n-gram finds no match now and then"
+            "For a server that drafts by n-grams give ngram=(prompt_lookup_min, prompt_lookup_max)"
         )
     if made - count > (steps[-1][1] if steps else 0):
         raise InvalidInput(
@@ -164,7 +171,13 @@ def _cut(steps: list[tuple[int, int]], count: int) -> int:
 
 
 def _cycles(
-    prompt: list[int], tokens: list[int], longest: int, steps: list[tuple[int, int]], cut: int, texts: _Texts
+    prompt: list[int],
+    tokens: list[int],
+    longest: int,
+    steps: list[tuple[int, int]],
+    drafts: list[tuple[int, ...]] | None,
+    cut: int,
+    texts: _Texts,
 ) -> Iterator[Cycle]:
     """Yield the cycles: the token that the prefill gave, then one for each step."""
     at = len(prompt)
@@ -173,7 +186,9 @@ def _cycles(
         count = accepted + 1 - (cut if ended else 0)
         emitted = tuple(tokens[at - len(prompt) : at - len(prompt) + count])
         kept = count if ended else accepted
-        proposed = (*emitted[:kept], *[None] * (drafted - kept))
+        proposed: tuple[int | None, ...] = (*emitted[:kept], *[None] * (drafted - kept))
+        if drafts is not None and index:
+            proposed = drafts[index - 1]
         yield Cycle(
             index=index,
             gamma=longest if index else 0,

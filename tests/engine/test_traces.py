@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
+import random
 import re
 import subprocess
 import sys
@@ -220,6 +221,78 @@ def test_steps_that_cannot_be_told_apart_are_refused() -> None:
     """Three tokens came from steps without a match, and nothing says which three."""
     with pytest.raises(sd.InvalidInput, match="in 3 steps nothing was drafted"):
         from_vllm(response("ngram"))
+    with pytest.raises(sd.InvalidInput, match="leaves 2 of 2 reported steps over"):
+        from_vllm(response("ngram"), ngram=(1, 3))
+
+
+def looked_up(text: list[int], shortest: int, longest: int, count: int) -> list[int]:
+    """Every match there is, the longest first and then the earliest: slow and plain."""
+    found = [
+        (size, -at)
+        for at in range(len(text))
+        for size in range(shortest, longest + 1)
+        if at + size < len(text) and text[at : at + size] == text[-size:]
+    ]
+    if not found:
+        return []
+    size, at = max(found)
+    return text[size - at : size - at + count]
+
+
+def served(rng: random.Random, shortest: int, longest: int, gamma: int) -> tuple[dict[str, Any], list[list[int]]]:
+    """Return the response of a server that drafts by n-grams, and the drafts of all its steps, empty ones too."""
+    text = [rng.randrange(4) for _ in range(40)]
+    prompt, done, drafts = rng.randrange(1, 8), 0, []
+    done, steps = prompt + 1, []
+    while done < len(text):
+        guess = looked_up(text[:done], shortest, longest, gamma)
+        kept = 0
+        while kept < len(guess) and done + kept < len(text) and guess[kept] == text[done + kept]:
+            kept += 1
+        drafts.append(guess)
+        if guess:
+            steps.append((len(guess), kept))
+        done += kept + 1
+    plain = made([d for d, _ in steps], [a for _, a in steps], gamma=gamma)
+    plain["choices"][0].update(prompt_token_ids=text[:prompt], token_ids=text[prompt:])
+    return plain, drafts
+
+
+def test_a_repeated_lookup_tells_the_steps_that_were_left_out() -> None:
+    """200 random texts over four tokens: every step and every draft, the rejected ones too, as the server had them."""
+    rng, left_out, rejected = random.Random(0), 0, 0
+    for _ in range(200):
+        shortest = rng.randrange(1, 4)
+        longest, gamma = rng.randrange(shortest, 6), rng.randrange(1, 6)
+        plain, drafts = served(rng, shortest, longest, gamma)
+        trace = from_vllm(plain, ngram=(shortest, longest))
+        assert [list(cycle.proposed) for cycle in trace.cycles[1:]] == drafts
+        assert sd.invariants.check(trace) == []
+        assert trace.meta.drafter == "ngram"
+        left_out += drafts.count([])
+        rejected += sum(len(cycle.proposed) - cycle.accepted for cycle in trace.cycles)
+    assert left_out > 500
+    assert rejected > 500
+
+
+def test_a_repeated_lookup_that_disagrees_is_refused() -> None:
+    """Other settings give another run, or the same one; never a third."""
+    rng, refused = random.Random(1), 0
+    for _ in range(200):
+        plain, drafts = served(rng, 2, 3, 4)
+        try:
+            trace = from_vllm(plain, ngram=(1, 3))
+        except sd.InvalidInput:
+            refused += 1
+        else:
+            assert [list(cycle.proposed) for cycle in trace.cycles[1:]] == drafts
+    assert refused > 150
+
+
+@pytest.mark.parametrize("sizes", [(0, 3), (3, 2)])
+def test_impossible_sizes_are_refused(sizes: tuple[int, int]) -> None:
+    with pytest.raises(sd.InvalidInput, match="prompt_lookup_min"):
+        from_vllm(response("ngram"), ngram=sizes)
 
 
 def test_only_the_last_step_may_be_cut() -> None:

@@ -318,3 +318,15 @@ def test_no_torch_is_needed() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "True", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("tokens", "accepted", "says"),
+    [([2, 3, 4], 1, "not the step of 1"), ([2, 1], 0, "reported as rejected"), ([2, 1, 5, 1, 7], 1, "no further step")],
+)
+def test_a_text_that_drafts_otherwise_is_refused(tokens: list[int], accepted: int, says: str) -> None:
+    """After 1 2 1 2 the lookup drafts 1: it can be neither accepted as 3 nor rejected for 1, nor drafted unreported."""
+    plain = made([1], [accepted], gamma=1)
+    plain["choices"][0].update(prompt_token_ids=[1, 2, 1], token_ids=tokens)
+    with pytest.raises(sd.InvalidInput, match=says):
+        from_vllm(plain, ngram=(1, 1))

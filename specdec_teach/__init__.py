@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from specdec_kernels.errors import EngineFailure as EngineFailure
     from specdec_kernels.errors import InvalidInput as InvalidInput
     from specdec_kernels.errors import SpecDecError as SpecDecError
+    from specdec_teach import distributed as distributed
     from specdec_teach import events as events
     from specdec_teach import faults as faults
     from specdec_teach import invariants as invariants
@@ -75,7 +76,7 @@ _HOME = {
     "load_pair": "specdec_teach.pairs",
     "play": "specdec_teach.play",
 }
-_MODULES = ("events", "faults", "invariants", "rules", "testing", "traces")
+_MODULES = ("distributed", "events", "faults", "invariants", "rules", "testing", "traces")
 
 __all__ = sorted([*_HOME, *_MODULES])
 

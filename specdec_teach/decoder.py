@@ -61,6 +61,7 @@ class CompactDecoder:
             and all(type(module) is nn.Linear and type(module.weight) is nn.Parameter for module in linears)
             and len({(module.weight.dtype, module.weight.device) for module in linears}) == 1
             and not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+            and not any(hasattr(module, "_hf_hook") for module in model.modules())  # accelerate moves what it runs
         )
 
     def __call__(self, caches: Items[Cache], ids: Items[Items[int]], keeps: Items[int]) -> list[Tensor]:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Pair", "load_pair"]
 
+_KINDS = ("float32", "bfloat16")
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -37,18 +39,26 @@ def load_pair(
     *,
     device: str | torch.device | None = None,
     dtype: torch.dtype | str | None = None,
+    device_map: str | dict[str, Any] | None = None,
+    tensor_parallel: bool = False,
 ) -> Pair:
     """Load the embedded pair (no network), or models by path, hub id or the name of a fetched model ("smollm2").
 
     `device`: where to put both models (None: the CPU, or where transformers puts them). `dtype`: float32 unless given;
     a torch dtype or its name, or "auto": float32 or bfloat16, in whichever the forwards of a cycle are measured to be
-    quicker on this machine. InvalidInput: a name that cannot be loaded or was not fetched, a `draft` without a
-    `target`, or two tokenizers that differ.
+    quicker on this machine. For a target that is too big for one device: `device_map` ("auto", or as in transformers)
+    lays its layers over several, `tensor_parallel` splits each layer over the processes that torchrun started (see
+    `specdec_teach.distributed`); the draft then lies whole on the target's first device.
+    InvalidInput: a name that cannot be loaded or was not fetched, a `draft` without a `target`, two tokenizers that
+    differ, or two ways to place the target.
     """
+    placed = device_map is not None or tensor_parallel
+    if placed:
+        _can_place(target, device, dtype, device_map, tensor_parallel)
     if isinstance(dtype, str) and dtype == "auto":
         from specdec_teach.probe import fastest
 
-        pairs = {kind: load_pair(target, draft, device=device, dtype=kind) for kind in ("float32", "bfloat16")}
+        pairs = {kind: load_pair(target, draft, device=device, dtype=kind, device_map=device_map) for kind in _KINDS}
         return pairs[fastest(pairs)]
     kind = _dtype(dtype)
     if target is None:
@@ -57,12 +67,44 @@ def load_pair(
                 f"draft={draft!r} was given without a target; name both, or neither for the embedded pair"
             )
         return _embedded(device or "cpu", kind)
-    model, tokenizer = _one(target, device, kind)
+    if placed:
+        from specdec_teach.hf import load_any
+
+        model, tokenizer = load_any(
+            target, device=None, dtype=kind, device_map=device_map, tensor_parallel=tensor_parallel
+        )
+        device = None if model.device.type == "meta" else model.device
+    else:
+        model, tokenizer = _one(target, device, kind)
     if draft is None:
         return Pair(model, None, tokenizer)
     small, other = _one(draft, device, kind)
     _same_vocabulary(tokenizer, other)
     return Pair(model, small, tokenizer)
+
+
+def _can_place(target: str | None, device: object, dtype: object, device_map: object, tensor_parallel: bool) -> None:
+    """Refuse to spread a target that is not loaded through transformers, or that is spread in two ways."""
+    if target is None or target in shelf.PARCELS:
+        raise InvalidInput(
+            f"{target or 'the embedded pair'} fits on one device; device_map= and tensor_parallel= are for a target "
+            "that is named by a path or a hub id"
+        )
+    if device is not None or (device_map is not None and tensor_parallel):
+        raise InvalidInput(
+            f"device={device!r}, device_map={device_map!r}, tensor_parallel={tensor_parallel}; give one of them"
+        )
+    if not tensor_parallel:
+        return
+    if isinstance(dtype, str) and dtype == "auto":
+        raise InvalidInput("dtype='auto' measures in each process, and they may differ; name a dtype")
+    import torch.distributed as dist
+
+    if not dist.is_available() or not dist.is_initialized():
+        raise InvalidInput(
+            "tensor_parallel=True splits the target over processes, and there is only this one; load it inside "
+            "`with sd.distributed.group():` in a script that torchrun starts"
+        )
 
 
 def _one(name: str, device: str | torch.device | None, dtype: torch.dtype) -> tuple[Any, Any]:

@@ -5,13 +5,17 @@ Invariant: a model that is returned is in eval mode and on its device. It does n
 
 from __future__ import annotations
 
+import importlib.util
+import inspect
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import load_file
 from transformers import (
+    AutoConfig,
     AutoModelForCausalLM,
     AutoTokenizer,
     LlamaConfig,
@@ -19,6 +23,7 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerFast,
 )
+from transformers.distributed.configuration_utils import DistributedConfig
 
 from specdec_kernels.errors import InvalidInput, shown
 
@@ -72,14 +77,52 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"), **keep)
 
 
-def load_any(name: str, *, device: str | torch.device | None, dtype: torch.dtype | str) -> tuple[PreTrainedModel, Any]:
-    """Load a causal LM and its tokenizer from a path or a hub id through transformers' own loaders."""
+def load_any(
+    name: str,
+    *,
+    device: str | torch.device | None,
+    dtype: torch.dtype | str,
+    device_map: str | dict[str, Any] | None = None,
+    tensor_parallel: bool = False,
+) -> tuple[PreTrainedModel, Any]:
+    """Load a causal LM and its tokenizer from a path or a hub id through transformers' own loaders.
+
+    `device_map`: lay the layers over devices (accelerate does it). `tensor_parallel`: split every layer over the
+    processes of `torchrun`. InvalidInput where that cannot be.
+    """
+    place: dict[str, Any] = {}
+    if device_map is not None:
+        if importlib.util.find_spec("accelerate") is None:
+            raise InvalidInput(
+                f"device_map={device_map!r} needs the package accelerate, which is not installed; "
+                "pip install accelerate, or give device= for a model that fits on one device"
+            )
+        place["device_map"] = device_map
     try:
-        model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype)
+        if tensor_parallel:
+            place["distributed_config"] = _split(name)
+        model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, **place)
         tokenizer = AutoTokenizer.from_pretrained(name)
+    except InvalidInput:
+        raise
     except (OSError, ValueError) as error:
         first = str(error).strip().splitlines()[0]
         raise InvalidInput(
             f"cannot load {name!r}: {first} Give a folder that save_pretrained wrote, or a hub id"
         ) from None
     return _ready(model, device), tokenizer
+
+
+def _split(name: str) -> DistributedConfig:
+    """Return transformers' word for a model that is split over all processes; InvalidInput if it does not divide."""
+    if "tp_size" not in inspect.signature(DistributedConfig).parameters:
+        raise InvalidInput("tensor_parallel=True needs a newer transformers; pip install 'transformers>=5.23'")
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    config = AutoConfig.from_pretrained(name).get_text_config(decoder=True)
+    heads = config.num_attention_heads, getattr(config, "num_key_value_heads", config.num_attention_heads)
+    if any(count % size for count in heads):
+        raise InvalidInput(
+            f"{name!r} has {heads[0]} query and {heads[1]} key/value heads, which {size} processes cannot share "
+            "evenly; start a number of processes that divides both"
+        )
+    return DistributedConfig(tp_size=size)

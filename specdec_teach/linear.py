@@ -1,7 +1,7 @@
 """Matrix products with a few rows, in the form that is quickest for them.
 
 On a CPU, torch multiplies a few rows much slower than one: five rows cost three times one in float32. Weights packed
-for oneDNN do not have that penalty. Invariant: the product is that of the modules' own weights, up to rounding.
+for oneDNN do not have that penalty, and a large one is quicker for a single row too. Invariant: the product is that of the modules' own weights, up to rounding.
 It does not know what is multiplied.
 """
 
@@ -18,6 +18,7 @@ __all__ = ["Linear"]
 
 _PACKED_FOR = 5
 _MOST_BYTES = 1 << 28
+_FEW_BYTES = 200_000
 
 
 @final
@@ -30,7 +31,7 @@ class Linear:
     True
     """
 
-    __slots__ = ("_bias", "_packed", "_weight")
+    __slots__ = ("_bias", "_packed", "_plain_row", "_weight")
 
     def __init__(self, modules: Items[nn.Linear]) -> None:
         with torch.inference_mode(mode=False), torch.no_grad():
@@ -39,10 +40,11 @@ class Linear:
             given = [b.detach() for b in biases if b is not None]
             self._bias = (given[0] if len(given) == 1 else torch.cat(given)) if given else None
             self._packed = _pack(self._weight)
+            self._plain_row = self._weight.dtype == torch.float32 and self._weight.nbytes <= _FEW_BYTES
 
     def __call__(self, x_TK: Tensor) -> Tensor:
         """Return x·Wᵀ + b."""
-        if self._packed is None or (len(x_TK) == 1 and x_TK.dtype == torch.float32):
+        if self._packed is None or (self._plain_row and len(x_TK) == 1):
             return F.linear(x_TK, self._weight, self._bias)
         y: Tensor = torch.ops.mkldnn._linear_pointwise(x_TK, self._packed, self._bias, "none", [], "")
         return y

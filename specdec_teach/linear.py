@@ -1,8 +1,8 @@
 """Matrix products with a few rows, in the form that is quickest for them.
 
 On a CPU, torch multiplies a few rows much slower than one: five rows cost three times one in float32. Weights packed
-for oneDNN do not have that penalty, and a large one is quicker for a single row too. Invariant: the product is that of the modules' own weights, up to rounding.
-It does not know what is multiplied.
+for oneDNN do not have that penalty, and large ones are quicker packed even for a single row.
+Invariant: the product is that of the modules' own weights, up to rounding. It does not know what is multiplied.
 """
 
 from __future__ import annotations

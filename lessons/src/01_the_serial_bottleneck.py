@@ -273,8 +273,7 @@ del big, inputs
 # %% [markdown]
 # What you should find:
 #
-# - **packed**: nearly flat for the first few T, then rising. Close to the roofline. (It may even dip below 1: one row
-#   does not use the packed weights.)
+# - **packed**: nearly flat for the first few T, then rising. Close to the roofline.
 # - **torch**: a step between T = 1 and T = 2, often to two or three times, and then flat for a while. For one row torch
 #   calls a matrix-*vector* routine (GEMV), for more a matrix-*matrix* one (GEMM). That one is made for tall inputs: in
 #   every call it first copies the weights into an order it likes, and with a few rows the copy can cost more than the
@@ -314,9 +313,8 @@ print(f"{'engine, cost of one position':<36}" + "".join(f"{costs().v(T) / T:>6.2
 print(f"weights read per second at T = 1: {size / costs().target[1] / 1e9:.1f} GB")
 
 # %% [markdown]
-# In float32 on a CPU, expect a v(5) somewhere between 0.8 and 2 for the engine (below 1 the routine for one row is the
-# slower one), and more for transformers' forward, which uses torch's own products. Wherever v(5) is well below 5, there
-# is something to be won.
+# In float32 on a CPU, expect a v(5) somewhere between 1 and 2 for the engine, and more for transformers' forward, which
+# uses torch's own products. Wherever v(5) is well below 5, there is something to be won.
 #
 # But compare the last line with that of the big matrix before you call this memory-bound. If far fewer GB are read per
 # second here, the weights are not what a pass waits for. This model is tiny. Its 28 MB fit, wholly or nearly, into the

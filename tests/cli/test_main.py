@@ -12,7 +12,7 @@ import pytest
 from specdec_kernels.errors import EngineFailure
 from specdec_teach.cli import main, replay
 
-COMMANDS = ("lab", "demo", "check", "replay", "doctor")
+COMMANDS = ("lab", "demo", "check", "replay", "bench", "fetch", "doctor")
 
 
 def test_help_is_quick_and_loads_no_torch() -> None:

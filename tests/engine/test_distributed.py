@@ -60,18 +60,22 @@ def test_two_processes_give_the_text_of_one(pair: sd.Pair, found: list[dict[str,
     """In both ranks, though the second was given another seed: the first one decides."""
     engine = sd.Engine(pair.target, drafter=sd.ModelDrafter(pair.draft), tokenizer=pair.tokenizer)
     want = ranks.whole(engine, ranks.SEED)
+    greedy = {"greedy", "served"}
     assert want["drawn"] != ranks.whole(engine, ranks.SEED + 100)["drawn"]
     for made in found:
-        assert {name: made[name] for name in want if name != "greedy"} == {
-            name: tokens for name, tokens in want.items() if name != "greedy"
+        assert {name: made[name] for name in want if name not in greedy} == {
+            name: tokens for name, tokens in want.items() if name not in greedy
         }
-        _same_but_for_ties(pair, made["greedy"], want["greedy"])
+        _same_but_for_ties(pair, ranks.PROMPT, made["greedy"], want["greedy"])
+        for prompt, one, other in zip(ranks.SERVED, made["served"], want["served"], strict=True):
+            _same_but_for_ties(pair, prompt, one, other)
 
 
 @needs_gloo
 def test_the_traces_agree(found: list[dict[str, Any]]) -> None:
     """What a rank was told fills its trace as if it had decided itself; seeds and clocks are its own."""
     first, second = (made["trace"] for made in found)
+    assert [made["law"][:1] + made["law"][2:] for made in found] == [[1, "residual", [0.25, 0.0, 0.0, 0.5]]] * 2
     assert [made["faults"] for made in found] == [[], []]
     assert (first["meta"]["seed"], second["meta"]["seed"]) == (ranks.SEED, ranks.SEED + 1)
     assert any(cycle["last_kind"] == "correction" for cycle in first["cycles"])
@@ -198,13 +202,12 @@ def _fate(pid: int) -> int:
     raise TimeoutError("the second process went on")
 
 
-def _same_but_for_ties(pair: sd.Pair, made: list[int], want: object) -> None:
+def _same_but_for_ties(pair: sd.Pair, prompt: str, made: list[int], want: list[int]) -> None:
     """Greedy tokens may part only where the two best logits are closer than 1e-4."""
-    assert isinstance(want, list)
     parting = next((at for at, (a, b) in enumerate(zip(made, want, strict=True)) if a != b), None)
     if parting is None:
         return
-    ids = torch.tensor([[*pair.tokenizer(ranks.PROMPT).input_ids, *want[:parting]]])
+    ids = torch.tensor([[*pair.tokenizer(prompt).input_ids, *want[:parting]]])
     with torch.inference_mode():
         best = pair.target(ids).logits[0, -1].topk(2).values
     assert best[0] - best[1] < 1e-4

@@ -14,8 +14,9 @@
 #
 # **30 minutes · medium · you need lesson 03. No GPU, no download.**
 #
-# Drafts are not free, and speculation does not always pay. Whether it does can be worked out beforehand from four numbers.
-# In this lesson you count them, measure them on this machine, predict, and let the engine say how good the prediction was.
+# Drafts are not free, and speculation does not always pay. Whether it does can be worked out beforehand from four
+# numbers. In this lesson you count them, measure them on this machine, predict, and let the engine say how good the
+# prediction was.
 #
 # After it you can
 #
@@ -70,8 +71,8 @@ for name, number in tally(runs).items():
     print(f"{name:<9} {number:4d}")
 
 # %% [markdown]
-# Every cycle is one forward of the target, every draft one step of the draft model. And this is the column of seconds, as
-# shares of the whole:
+# Every cycle is one forward of the target, every draft one step of the draft model. And this is the column of
+# seconds, as shares of the whole:
 
 # %% tags=["nbval-ignore-output"]
 # measured: your numbers will differ
@@ -83,8 +84,8 @@ for name, seconds in spent.items():
 # %% [markdown]
 # (The first run is left out of the seconds. It paid for everything that happens only once.)
 #
-# Two lines make up nearly all of the bill, so two prices are enough. Both are given in **plain steps**: what one token costs
-# without speculation.
+# Two lines make up nearly all of the bill, so two prices are enough. Both are given in **plain steps**: what one
+# token costs without speculation.
 #
 # - **v**: one target forward of a cycle. It has γ + 1 rows, and they may cost more than one row does. v₅ = 1.1
 #   means: five rows cost 1.1 plain steps.
@@ -105,7 +106,7 @@ for c, v in ((0.0, 1.0), (0.1, 1.0), (0.1, 1.3), (0.5, 1.3)):
     print(f"at c = {c}, v = {v}   {speed_up(tally(runs), c, v):.2f} ×")
 
 # %% [markdown]
-# One run, four machines. The counts are the engine's, the prices are the machine's.
+# The same runs on four machines. The counts are the engine's, the prices are the machine's.
 #
 # ## Acceptance rate is not speed-up
 #
@@ -190,9 +191,9 @@ for gamma, found in by_gamma.items():
     print(f"{gamma}   {rates[gamma]:<15.2f}   {found['emitted'] / found['cycles']:<14.2f}   {speed_up(found, 0.1):.2f}")
 
 # %% [markdown]
-# The rate falls by more than a third, and speed rises all the same. The draft has not become worse. The rate is accepted
-# through drafted, and it counts every draft that stands *behind* a rejection as a failure, although nobody judged it. The
-# longer the block, the more of those.
+# The rate falls by more than a third, and speed rises all the same. The draft has not become worse. The rate is
+# accepted through drafted, and it counts every draft that stands *behind* a rejection as a failure, although nobody
+# judged it. The longer the block, the more of those.
 #
 # (Drafts behind the end of a text are left out, and if nothing was drafted the rate is `None`, not 0.)
 
@@ -202,14 +203,14 @@ print(engine.generate(prompt, story(1), speculate=False, max_new_tokens=4).stats
 # %% [markdown]
 # ## α: of those that were judged
 #
-# α is the chance that a draft stands *when its turn comes*. Lesson 03 gave it for one position: Σ min(p, q). From a run you
-# estimate it by looking at each cycle up to its first rejection, and no further. Statisticians call such data *censored*: what is
-# behind the rejection is not a no, it is unknown.
+# α is the chance that a draft stands *when its turn comes*. Lesson 03 gave it for one position: Σ min(p, q). From a
+# run you estimate it by looking at each cycle up to its first rejection, and no further. Statisticians call such data
+# *censored*: what is behind the rejection is not a no, it is unknown.
 #
 # ### Exercise 10.1
 #
-# `cycles` holds a list for each cycle, and in it a flag for each draft: was it accepted? Return the estimate of α, or None
-# if no draft was judged.
+# `cycles` holds a list for each cycle, and in it a flag for each draft: was it accepted? Return the estimate of α, or
+# None if no draft was judged.
 
 
 # %%
@@ -236,15 +237,16 @@ check("10.1", estimate_alpha)
 # </details>
 # <details><summary>Hint 2: where to stop</summary>
 #
-# Go through the flags of a cycle from the left. At the first False count one fallen draft and leave the cycle, whatever follows.
+# Go through the flags of a cycle from the left. At the first False count one fallen draft and leave the cycle,
+# whatever follows.
 # </details>
 # <details><summary>Hint 3: the end</summary>
 #
 # `stood / (stood + fell)`, unless that sum is 0.
 # </details>
 #
-# Here is a pair of models whose α is 0.6 at every position, by construction. The naive estimate is the acceptance rate. The
-# other one uses the trace, which says of every draft whether it was judged.
+# Here is a pair of models whose α is 0.6 at every position, by construction. The naive estimate is the acceptance
+# rate. The other one uses the trace, which says of every draft whether it was judged.
 
 # %%
 p, q = [0.6, 0.3, 0.1], [0.2, 0.5, 0.3]
@@ -301,11 +303,11 @@ print()
 print("γ    predicted   counted")
 for gamma, found in fresh.items():
     wanted, got = tokens_per_cycle(alpha, gamma), found["emitted"] / found["cycles"]
-    print(f"{gamma:<2}   {wanted:<9.2f}   {got:.2f}   {got / wanted - 1:+.0%}")
+    print(f"{gamma:<2}   {wanted:<9.2f}   {got:.2f}   {got / wanted - 1:+.1%}")
 
 # %% [markdown]
-# Off by 5 % at most, from a number that was taken elsewhere. The longer the block, the more an error in α is worth: every
-# power of it has the error too. And is there one α at all? Look closer.
+# Off by 5 % at most, from a number that was taken elsewhere. The longer the block, the more an error in α is worth:
+# every power of it has the error too. And is there one α at all? Look closer.
 
 # %%
 print("draft   judged   stood   mean Σ min(p, q)")
@@ -323,14 +325,15 @@ print(f"γ = 8: with α off by 0.01 the forecast is {low:.2f} or {high:.2f}")
 
 # %% [markdown]
 # The first draft of a cycle stands a little less often than the others: the cycle begins where the last one met its
-# rejection, and there the text is hard. And single drafts are nothing like their average: half are all but certain, some
-# are nearly hopeless. The formula does well in spite of that, because hard places lie scattered. Where they come in clumps, code
-# and then prose, say, it does worse. One α is a *model*: good for a forecast, and the count has the last word.
+# rejection, and there the text is hard. And single drafts are nothing like their average: half are all but certain,
+# some are nearly hopeless. The formula does well in spite of that as long as hard places lie scattered. Where they
+# come in clumps, code and then prose, say, it does worse. One α is a *model*: good for a forecast, and the count has
+# the last word.
 #
 # ### Exercise 10.2
 #
-# α = 0.8, γ = 4, c = 0.05, v = 1. How many tokens does a cycle emit, and how many times as fast as plain is it? Give both as a
-# tuple, to two digits behind the point.
+# α = 0.8, γ = 4, c = 0.05, v = 1. How many tokens does a cycle emit, and how many times as fast as plain is it? Give
+# both as a tuple, to two digits behind the point.
 
 # %%
 # BEGIN SOLUTION
@@ -373,8 +376,8 @@ for a in (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9):
     print(f"{a:<5}  " + "".join(f"{value:.2f}{'*' if gamma == top else ' '}  " for gamma, value in line.items()))
 
 # %% [markdown]
-# Two things to read off. At α ≤ c the best is plain decoding. And every line has a top: γ can be too small, and it can be
-# too large.
+# Two things to read off. At α ≤ c the best is plain decoding. And every line has a top: γ can be too small, and it
+# can be too large.
 #
 # ### Exercise 10.3
 #
@@ -402,12 +405,13 @@ check("10.3", break_even)
 #
 # ## Choosing γ
 #
-# One more draft adds αᵞ⁺¹ tokens to a cycle and c to its bill (and the price of one more row). It pays as long as
+# One more draft adds αᵞ⁺¹ tokens to a cycle and c to its bill (and the price of one more row). A quotient rises if
+# what is added to it has a higher quotient of its own. So one more draft pays as long as
 #
 # αᵞ⁺¹ / c > the speed-up reached so far.
 #
-# The left side shrinks with every step, so the top is soon found. Good and cheap drafts deserve long blocks, poor or dear
-# ones short blocks.
+# The left side shrinks with every step, so the top is soon found. Good and cheap drafts deserve long blocks, poor or
+# dear ones short blocks.
 
 # %%
 for a, c in ((0.8, 0.05), (0.7, 0.1), (0.5, 0.4), (0.3, 0.4)):
@@ -417,8 +421,9 @@ for a, c in ((0.8, 0.05), (0.7, 0.1), (0.5, 0.4), (0.3, 0.4)):
 # %% [markdown]
 # ### Exercise 10.4
 #
-# `v[γ]` is the price of a target forward with γ drafts, that is over γ + 1 rows. Return the γ with the highest speed-up. 0
-# stands for plain decoding, whose speed-up is 1. The largest γ to consider is the last one that has a price.
+# `v[γ]` is the price of a target forward with γ drafts, that is over γ + 1 rows. Return the γ with the highest
+# speed-up. 0 stands for plain decoding, whose speed-up is 1. The largest γ to consider is the last one that has a
+# price.
 
 
 # %%
@@ -461,17 +466,18 @@ print("rows   " + "".join(f"{rows:<6}" for rows in sizes))
 print("v      " + "".join(f"{costs.v(rows):<6.2f}" for rows in sizes))
 
 # %% [markdown]
-# Look at the left half. What does a handful of rows cost beside one? Seldom much more: the weights must be read from memory
-# anyway. (A v below 1 is no mistake. A product with a single row may be done in another way, and a slower one.) Look at the
-# right half: it does not go on like that. When the arithmetic takes longer than the reading, every row has to be paid for.
+# Look at the left half. What does a handful of rows cost beside one? Seldom much more: the weights must be read from
+# memory anyway. (A v below 1 is no mistake. A product with a single row may be done in another way, and a slower
+# one.) Look at the right half: it does not go on like that. When the arithmetic takes longer than the reading, every
+# row has to be paid for.
 #
-# For c we do not time the bare draft model. A draft step also draws a token from q, and that is on the bill. So c is taken
-# from the ledger of real runs, in the race below.
+# For c we do not time the bare draft model. A draft step also draws a token from q, and that is on the bill. So c is
+# taken from the ledger of real runs, in the race below.
 #
 # ## The result: predicted and measured
 #
-# Plain decoding and six γ run in turn, with the same seeds, round after round. The first round only warms up. The counts
-# come first, and can be compared on any machine.
+# Plain decoding and six γ run in turn, with the same seeds, round after round. The first round only warms up. The
+# counts come first, and can be compared on any machine.
 
 # %%
 from time import perf_counter
@@ -589,9 +595,9 @@ for letter, (found, price) in settings.items():
     print(f"{letter}   {line}   {found['emitted'] / found['cycles']:<14.2f}   {speed_up(found, price):.2f} ×")
 
 # %% [markdown]
-# A is long and still wins. B emits 1.54 tokens a cycle and pays for a target forward and more than seven drafts. C has 2
-# drafts accepted of 2752; the loss is small since the draft is cheap. D seldom proposes, is seldom right, and can't lose at
-# v = 1, because nothing is what it pays.
+# A is long and still wins. B emits 1.54 tokens a cycle and pays for a target forward and more than seven drafts. C
+# has 2 drafts accepted of 2752; the loss is small since the draft is cheap. D seldom proposes, is seldom right, and
+# can't lose at v = 1, because nothing is what it pays.
 #
 # B can be rescued. And D loses as soon as rows have a price.
 
@@ -608,8 +614,8 @@ for s in (0.0, 0.05, 0.1, 0.2):
 #
 # ## Short answers
 #
-# Before the first cycle, both models read the prompt. That happens once, drafts or not, and it cannot be sped up. The draft
-# model's reading comes on top. And the last cycle of a text is cut short: γ shrinks to what is still wanted.
+# Before the first cycle, both models read the prompt. That happens once, drafts or not, and it cannot be sped up. The
+# draft model's reading comes on top. And the last cycle of a text is cut short: γ shrinks to what is still wanted.
 #
 # Let reading the prompt cost as much as four plain steps, and the draft a tenth of that.
 
@@ -622,15 +628,15 @@ for tokens in (1, 2, 4, 8, 32, 96):
     print(f"{tokens:<10}   {found['emitted'] / found['cycles']:<14.2f}   {speed_up(found, 0.1):<18.2f}   {whole:.2f} ×")
 
 # %% [markdown]
-# One word as an answer, a label say, and speculation is a loss: the draft has read the prompt for nothing. After that the gain
-# grows slowly towards what the cycles promise. A benchmark with long texts says little about a service with
+# One word as an answer, a label say, and speculation is a loss: the draft has read the prompt for nothing. After that
+# the gain grows slowly towards what the cycles promise. A benchmark with long texts says little about a service with
 # short ones.
 #
 # ## Full batches
 #
 # With B requests in a batch, a forward has B · (γ + 1) rows. As long as reading the weights takes longer than the
-# arithmetic, rows are free. Suppose that holds up to 200 rows, a usual order of magnitude for a GPU, and that from there the
-# price grows in a line. α = 0.8 and c = 0.05 stay.
+# arithmetic, rows are free. Suppose that holds up to 200 rows, a usual order of magnitude for a GPU, and that from
+# there the price grows in a line. α = 0.8 and c = 0.05 stay.
 
 
 # %%
@@ -646,20 +652,21 @@ for batch in (1, 16, 40, 64, 128, 200, 400):
     print(f"{batch:<5}   {v[4]:.2f}   {line[0]:.2f} ×   {gamma:<6}   {line[1]:.2f} ×")
 
 # %% [markdown]
-# At 40 the free rows are used up. From then on every rejected draft takes work away from somebody. At 200 rows are free for nobody:
-# a cycle's γ + 1 rows cost γ + 1, and it emits E < γ + 1 tokens. No draft is good enough for that. A server that is full
-# should use a shorter γ, or none. What is left of the gain on this machine?
+# At 40 the free rows are used up. From then on every rejected draft takes work away from somebody. At 200 no row is
+# free any more: a cycle's γ + 1 rows cost γ + 1, and it emits E < γ + 1 tokens. No draft is good enough for that. A
+# server that is full should use a shorter γ, or none. What is left of the gain on this machine?
 
 # %% tags=["nbval-ignore-output"]
 # measured: your numbers will differ
-for batch in (1, 8, 32):
+for batch in (1, 8, 24):
     print(f"batch {batch:<3}  γ = 4   {timed(engine, 4, tokens=16, rounds=2, batch=batch):.2f} ×")
 
 # %% [markdown]
 # ## More tokens for the same bill
 #
-# What can be improved without touching a price? Block verification (lesson 04) judges the drafts of a cycle together, is
-# exact, and keeps at least as many on average. The forwards are the same, so every percent of tokens is a percent of speed.
+# What can be improved without touching a price? Block verification (lesson 04) judges the drafts of a cycle together,
+# is exact, and keeps at least as many on average. The forwards are the same, so every percent of tokens is a percent
+# of speed.
 
 # %%
 print("γ   standard   block    more    (enumerated, p and q as above)")
@@ -678,9 +685,10 @@ print(f"the story pair, {len(many)} texts, γ = 4: {plain:.3f} and {more:.3f}, {
 #
 # ## A control: how to measure it wrong
 #
-# A number that cannot come out wrong proves nothing. So we break the benchmark instead. `Clock` plays a machine: it counts
-# forwards and waits for nobody, and it has two habits of real ones. The first run of all pays 60 forwards on top (memory, kernels,
-# tables). And after 750 forwards the machine gets hot, and each takes three times as long.
+# A benchmark that cannot come out wrong proves nothing. So here we do it wrong on purpose, and it must show. `Clock`
+# plays a machine: it counts forwards and waits for nobody, and it has two habits of real ones. The first run of all
+# pays 60 forwards on top (memory, kernels, tables). And after 750 forwards the machine gets hot, and each takes three
+# times as long.
 #
 # The counts are those of real runs. The right answer is known: the ledger's.
 
@@ -716,8 +724,8 @@ def in_turn():
 
 
 # %% [markdown]
-# **Predict:** a benchmark warms up, then runs plain decoding twelve times, then speculation twelve times. What does it say on
-# this machine: "faster" or "slower"?
+# **Predict:** a benchmark warms up, then runs plain decoding twelve times, then speculation twelve times. What does
+# it say on this machine: "faster" or "slower"?
 
 # %%
 # BEGIN SOLUTION
@@ -733,11 +741,11 @@ print(f"one after the other, warmed up   {one_after_the_other():.2f} ×")
 print(f"in turn, warmed up               {in_turn():.2f} ×")
 
 # %% [markdown]
-# Two of them turn a clear gain into a loss. And the first line says what one text is worth even on a perfect machine. In turn, both meet the same machine, cold or hot. That is why the race above
-# ran in rounds.
+# Two of them turn a clear gain into a loss. And the first line says what one text is worth even on a perfect machine.
+# In turn, both meet the same machine, cold or hot. That is why the race above ran in rounds.
 #
-# The third mistake needs no moods at all: **different texts.** The same seed does not give the same text with and without
-# drafts (lesson 04), so one text may end long before the other. Here the end is left on.
+# The third mistake needs no moods at all: **different texts.** The same seed does not give the same text with and
+# without drafts (lesson 04), so one text may end long before the other. Here the end is left on.
 
 # %%
 ends = [sd.Sampling(temperature=0.8, seed=seed) for seed in range(9, 13)]
@@ -752,9 +760,9 @@ for seed, plain, fast in zip(range(9, 13), *longer):
     print(f"{seed:<4}   {plain.emitted:<5}   {fast.emitted:<11}   {whole:<19.2f}   {each:.2f}")
 
 # %% [markdown]
-# Text 12 ends after 29 tokens with drafts and runs to the limit without: 15.87 times as fast, a reader would think. Had the
-# plain text been the short one, speculation would have looked like a disaster. Per token it is 2.30, as good as any other. So fix the length, or divide
-# by tokens, and do it for many texts.
+# Text 12 ends after 29 tokens with drafts and runs to the limit without: 15.87 times as fast, a reader would think.
+# Had the plain text been the short one, speculation would have looked like a disaster. Per token it is 2.30, as good
+# as any other. So fix the length, or divide by tokens, and do it for many texts.
 #
 # ## Try it yourself
 #
@@ -787,51 +795,52 @@ sd.play(engine, prompt, story(8), max_new_tokens=32)
 #
 # ## In 60 seconds
 #
-# Count cycles and drafts; price them with v and c, in plain steps. Speed-up = emitted / (cycles · v + drafted · c), and as
-# a forecast E / (vᵧ₊₁ + γ · c) with E = (1 − αᵞ⁺¹) / (1 − α). It can pay only if α > c, and rows that cost something raise the bar. α is
-# estimated from judged drafts only. The best γ is where one more draft's chance to count, through its price, falls
-# below the speed-up reached. Dear drafts, poor drafts, short answers and full batches lose. Measure in turn, warmed up, per token,
-# more than once.
+# Count cycles and drafts; price them with v and c, in plain steps. Speed-up = emitted / (cycles · v + drafted · c),
+# and as a forecast E / (vᵧ₊₁ + γ · c) with E = (1 − αᵞ⁺¹) / (1 − α). It can pay only if α > c, and rows that cost
+# something raise the bar. α is estimated from judged drafts only. The best γ is where one more draft's chance to
+# count, through its price, falls below the speed-up reached. Dear drafts, poor drafts, short answers and full batches
+# lose. Measure in turn, warmed up, per token, more than once.
 #
-# **Red flags**: "80 % acceptance, so five times as fast" · an acceptance rate without its γ · γ = 8 because more is more · one
-# run · seconds of two different texts · "the draft is ten times smaller, so c = 0.1" · a figure for batch 1 on a
-# server that runs at 64.
+# **Red flags**: "80 % acceptance, so five times as fast" · an acceptance rate without its γ · γ = 8 because more is
+# more · one run · seconds of two different texts · "the draft is ten times smaller, so c = 0.1" · a figure for batch
+# 1 on a server that runs at 64.
 #
 # **Asked in interviews**
 #
 # <details><summary>Draft and target agree on 90 % of the tokens. What speed-up do you expect?</summary>
 #
-# Not enough is known. With γ = 4 a cycle emits about 4.1 tokens. At c = 0.05 and free rows that is 3.4 times, at c = 0.5 it is
-# 1.4 times, and at c = 0.9 it is a loss.
+# Not enough is known. With γ = 4 a cycle emits about 4.1 tokens. At c = 0.05 and free rows that is 3.4 times, at c =
+# 0.5 it is 1.4 times, and at c = 0.9 it is a loss.
 # </details>
 #
 # <details><summary>The acceptance rate went from 0.8 to 0.55 after a change. Is the draft worse?</summary>
 #
-# First ask whether γ changed. accepted / drafted counts drafts behind a rejection that nobody judged. Compare accepted / judged.
+# First ask whether γ changed. accepted / drafted counts drafts behind a rejection that nobody judged. Compare
+# accepted / judged.
 # </details>
 #
 # <details><summary>When does a longer γ make things slower although all rows are free?</summary>
 #
-# When αᵞ⁺¹ / c drops below the speed-up reached: the extra draft step is paid in every cycle, and its token is kept only if
-# all drafts before it stand.
+# When αᵞ⁺¹ / c drops below the speed-up reached: the extra draft step is paid in every cycle, and its token is kept
+# only if all drafts before it stand.
 # </details>
 #
 # <details><summary>Why does speculation stop paying in big batches?</summary>
 #
-# It lives on arithmetic that would be idle while weights are read. A big batch uses that arithmetic for other requests. Then
-# γ + 1 rows cost γ + 1, and a cycle never emits more tokens than that.
+# It lives on arithmetic that would be idle while weights are read. A big batch uses that arithmetic for other
+# requests. Then γ + 1 rows cost γ + 1, and a cycle never emits more tokens than that.
 # </details>
 #
 # <details><summary>How would you benchmark it?</summary>
 #
-# Same prompts, settings and lengths for both; warm-up thrown away; both in turn, many rounds; ratios of medians per token,
-# with their spread; and the counts beside them, so that a forecast can be checked.
+# Same prompts, settings and lengths for both; warm-up thrown away; both in turn, many rounds; ratios of medians per
+# token, with their spread; and the counts beside them, so that a forecast can be checked.
 # </details>
 #
 # ## Where to read more
 #
-# Leviathan, Kalman, Matias, *Fast inference from transformers via speculative decoding* (2023), sections 3.1 to 3.5: E, the speed-up, the
-# choice of γ and the count of arithmetic.
-# Chen and others, *Accelerating large language model decoding with speculative sampling* (2023), on memory and arithmetic.
-# Sun and others, *Block verification accelerates speculative decoding* (2024), for the gain per cycle.
-# Liu and others, *Optimizing speculative decoding for serving large language models using goodput* (2024), for γ under load.
+# Leviathan, Kalman, Matias, *Fast inference from transformers via speculative decoding* (2023), sections 3.1 to 3.5:
+# E, the speed-up, the choice of γ and the count of arithmetic. Chen and others, *Accelerating large language model
+# decoding with speculative sampling* (2023), on memory and arithmetic. Sun and others, *Block verification
+# accelerates speculative decoding* (2024), for the gain per cycle. Liu and others, *Optimizing speculative decoding
+# for serving large language models using goodput* (2024), for γ under load.

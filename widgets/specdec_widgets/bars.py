@@ -1,6 +1,7 @@
 """Draw the ledger of one decision into a still: the test, the masses, and p, q, min and residual of the top tokens.
 
 Invariant: the green part of a bar is min(p, q), the blue part p − min, the hatched part q − min, on one scale.
+Lengths are whole pixels, so that the last bits of a probability, which differ between machines, do not change a still.
 It does not know the lanes above it.
 """
 
@@ -119,13 +120,15 @@ def _test(c: Canvas, trace: Trace, d: Decision, x: float, y: float, w: float) ->
         + (" (capped at 1)" if (d.p or 0) > (d.q or 0) and ratio == "p/q" else ""),
     )
     _split(c, x, y + 23, w, d.accept_probability)
-    c.box(x + d.u * w - 3, y + 19, 6, 22, "white")
-    c.box(x + d.u * w - 1.5, y + 19, 3, 22, "ink")
+    at = x + round(d.u * w)
+    c.box(at - 3, y + 19, 6, 22, "white")
+    c.box(at - 1.5, y + 19, 3, 22, "ink")
 
 
 def _split(c: Canvas, x: float, y: float, w: float, share: float) -> None:
-    c.box(x, y, w * share, 14, "green")
-    c.box(x + w * share, y, w * (1 - share), 14, "/red", stroke="red", wide=1)
+    border = round(w * share)
+    c.box(x, y, border, 14, "green")
+    c.box(x + border, y, w - border, 14, "/red", stroke="red", wide=1)
 
 
 def _table(c: Canvas, rows: list[Line], x: float, y: float, w: float) -> None:
@@ -147,13 +150,14 @@ def _table(c: Canvas, rows: list[Line], x: float, y: float, w: float) -> None:
             c.text(x, base + 17, r.glyph, fill=r.color, bold=True)
         quiet = "quiet" if r.label == "rest" and i == len(rows) - 1 else "ink"
         c.text(x + 18, base + 17, r.label, mono=quiet == "ink", fill=quiet, width=124, bold=bool(r.glyph))
-        c.box(plot, base + 4, r.least / top * span, 7, "green")
-        c.box(plot + r.least / top * span, base + 4, (r.p - r.least) / top * span, 7, "blue")
-        c.box(plot, base + 13, r.least / top * span, 7, "green")
-        c.box(plot + r.least / top * span, base + 13, (r.q - r.least) / top * span, 7, "/red", stroke="red", wide=1)
+        both, p_long, q_long = (round(value / top * span) for value in (r.least, r.p, r.q))
+        c.box(plot, base + 4, both, 7, "green")
+        c.box(plot + both, base + 4, p_long - both, 7, "blue")
+        c.box(plot, base + 13, both, 7, "green")
+        c.box(plot + both, base + 13, q_long - both, 7, "/red", stroke="red", wide=1)
         for at, value in ((48, r.p), (102, r.q), (156, r.least)):
             c.text(numbers + at, base + 17, num(value), anchor="end", fill=quiet)
-        c.box(residual + 4, base + 8, (r.residual or 0) / most * 96, 8, "blue")
+        c.box(residual + 4, base + 8, round((r.residual or 0) / most * 96), 8, "blue")
         c.text(x + w, base + 17, num(r.residual), anchor="end", fill=quiet)
 
 
@@ -172,5 +176,5 @@ def draw_top(c: Canvas, trace: Trace, cycle: Cycle, top: Top, x: float, y: float
             c.text(x, base + 17, "★", fill="purple-ink", bold=True)
         label = "rest" if token is None else labels([token], trace.pieces)[0]
         c.text(x + 18, base + 17, label, mono=token is not None, fill="quiet" if token is None else "ink", width=124)
-        c.box(x + 150, base + 6, p / most * (w - 230), 11, "purple")
+        c.box(x + 150, base + 6, round(p / most * (w - 230)), 11, "purple")
         c.text(x + w, base + 17, num(p), anchor="end")

@@ -175,9 +175,7 @@ fast = engine.generate(prompt, greedy, max_new_tokens=60)
 plain = engine.generate(prompt, greedy, max_new_tokens=60, speculate=False)
 
 print(f"same tokens: {fast.tokens == plain.tokens}")
-print(
-    f"cycles, each one pass through the target: {plain.stats.cycles} without speculation, {fast.stats.cycles} with it"
-)
+print(f"cycles, each one pass through the target: {plain.stats.cycles} without speculation, {fast.stats.cycles} with it")
 
 # %% [markdown]
 # A check that cannot fail proves nothing. So here is one that must: let the *draft* write alone. If its guesses were

@@ -56,7 +56,6 @@ print(f"drafts     {[piece[token] for token in drafts]}")
 # A causal model gives a row of logits after *every* token it reads. We keep the last five: the row of the last
 # committed token, and one row for each draft.
 
-
 # %%
 @torch.no_grad()
 def logits(tokens):
@@ -114,7 +113,6 @@ print(f"row {len(drafts)} judges no draft: it has read them all, and gives the b
 # `TabularLM` is a tiny model whose answers we write ourselves. This one counts: after t comes t + 1. It also notes
 # every pass, and in each pass what every row has read. We give such a model to both sides of the engine.
 
-
 # %%
 def spy(log):
     """A model that counts, and notes for each pass what its rows have read."""
@@ -149,7 +147,6 @@ for number, passed in enumerate(target_log[1:], start=1):
 #
 # Return the tokens that pᵢ and qᵢ have read. Drafts are counted from 1.
 
-
 # %%
 def history(committed: list[int], drafts: list[int], i: int) -> list[int]:
     """The tokens that p_i and q_i are conditioned on."""
@@ -178,7 +175,6 @@ check("02.1", history)
 #
 # Number the positions of the text from 0. With L tokens committed, the pending token stands at position L − 1.
 # For each row of the pass, in order, give two positions: the one it *reads* last and the one it *speaks of*.
-
 
 # %%
 def rows_of(L: int, gamma: int) -> list[tuple[int, int]]:
@@ -231,7 +227,6 @@ print(f"rows shifted by one: differ by more than 1: {shifted > 1.0}")
 # Write the verifying pass. `model(input_ids=...)` takes a tensor of ids `[1, T]` and returns an object whose `.logits` are
 # `[1, T, V]`. Return γ + 1 rows `[γ + 1, V]`, from one call. No cache is needed.
 
-
 # %%
 def verify_rows(model, committed: list[int], drafts: list[int]) -> torch.Tensor:
     """The row of the pending token and the rows of all drafts, from one pass."""
@@ -263,7 +258,6 @@ check("02.3", verify_rows)
 #
 # **Predict:** which of the rows 0 to 4 change? Give a list.
 
-
 # %%
 def changed(before, after):
     """The rows that differ."""
@@ -290,7 +284,6 @@ for row in range(len(wide)):
 #
 # Now the control: take the causal mask away, so that every token sees the whole row of tokens.
 
-
 # %%
 @torch.no_grad()
 def seeing_all(tokens):
@@ -311,7 +304,6 @@ print(f"without it:                               {changed(before, after)}")
 #
 # A pass was made over γ drafts. Then dⱼ is replaced (drafts are counted from 1). List the rows that must be computed
 # again.
-
 
 # %%
 def rows_to_redo(gamma: int, j: int) -> list[int]:
@@ -406,7 +398,6 @@ for name, guesses in (("the right tokens", plain[:4]), ("anything", [committed[-
 # Put it together, at temperature 0. Draft γ tokens, one pass each: the draft's favourite every time. Run the target once.
 # Keep the drafts, from the left, as long as each is the target's favourite in its row. Then add the favourite of the next row:
 # a correction or the bonus. Return the new tokens.
-
 
 # %%
 def one_cycle(target, draft, committed: list[int], gamma: int) -> list[int]:

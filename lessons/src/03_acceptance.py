@@ -41,7 +41,9 @@ from specdec_teach.exercises.laws import engine_with, first_token, model_of
 pair = sd.load_pair()
 real = sd.Engine(pair.target, drafter=sd.ModelDrafter(pair.draft), tokenizer=pair.tokenizer, gamma=4)
 prompt = "Mira had a red lantern and"
-runs = [real.generate(prompt, sd.Sampling(temperature=0.8, seed=seed), max_new_tokens=60).trace for seed in range(1, 9)]
+runs = [
+    real.generate(prompt, sd.Sampling(temperature=0.8, seed=seed), max_new_tokens=60).trace for seed in range(1, 9)
+]
 
 judged = [d for run in runs for cycle in run.cycles for d in cycle.decisions if d.status in ("accepted", "rejected")]
 liked = [d.token == d.p_top.tokens[0][0] for d in judged]
@@ -85,7 +87,6 @@ print(f"the {cycle.last_kind} is token {cycle.last}")
 #
 # `rows` holds γ + 1 lists of logits, `drafts` γ tokens. Return the tokens that the cycle adds.
 
-
 # %%
 def greedy_tokens(rows: list[list[float]], drafts: list[int]) -> list[int]:
     """The drafts that stand, and one token more."""
@@ -123,7 +124,6 @@ check("03.1", greedy_tokens)
 # stands, and what a correction is drawn from. `first_token` then asks `sd.exact_law`, which runs the engine through *every*
 # way the dice can fall and adds up their probabilities. No sample is drawn, so the answer is exact.
 
-
 # %%
 def show(name, law):
     print(f"{name:<34} {[round(chance, 3) for chance in law]}")
@@ -151,15 +151,12 @@ show("matching the favourite", first_token(match))
 #
 # **Predict:** token 1 is drafted, with p = 0.3 and q = 0.5. How often does it stand? Give a number from 0 to 1.
 
-
 # %%
 def chance_to_stand(token, mode="sample"):
     """How often the engine accepts this draft: taken from the trace of a run in which it is drafted."""
     engine = sd.Engine(model_of(p), drafter=sd.ModelDrafter(model_of(q), mode=mode), gamma=1)
     run = engine.generate([0], sd.Sampling(seed=1), max_new_tokens=60).trace
-    judged = (
-        d for cycle in run.cycles for d in cycle.decisions if d.token == token and d.accept_probability is not None
-    )
+    judged = (d for cycle in run.cycles for d in cycle.decisions if d.token == token and d.accept_probability is not None)
     return round(next(judged).accept_probability, 3)
 
 
@@ -188,7 +185,6 @@ for u, p_of, q_of in ((0.5, 0.2, 0.4), (0.000001, 0.0, 0.4), (0.5, 0.0, 0.0), (0
 # ### Exercise 03.2
 #
 # Write the test.
-
 
 # %%
 def accepts(u: float, p: float, q: float) -> bool:
@@ -220,7 +216,6 @@ check("03.2", accepts)
 #
 # **Predict:** drafts are judged by u · q < p, and after a rejection the token is drawn from p. Does the engine then emit
 # tokens as often as p says? Answer "yes" or "no".
-
 
 # %%
 def fair(p, q, draft):
@@ -254,9 +249,7 @@ show("after a rejection, draw from p", first_token(redraw))
 # %%
 for token in range(3):
     left = max(p[token] - q[token], 0.0)
-    print(
-        f"token {token}  p = {p[token]}  q = {q[token]}  p − q = {p[token] - q[token]:+.1f}  residual before scaling {left:.1f}"
-    )
+    print(f"token {token}  p = {p[token]}  q = {q[token]}  p − q = {p[token] - q[token]:+.1f}  residual before scaling {left:.1f}")
 
 # %% [markdown]
 # Here one token is left, so every correction is token 0. If nothing is left at all, p and q are the same. A rejection is
@@ -265,7 +258,6 @@ for token in range(3):
 # ### Exercise 03.3
 #
 # Write the distribution of the correction. If the residual is empty, return p.
-
 
 # %%
 def correction(p: list[float], q: list[float]) -> list[float]:
@@ -307,7 +299,6 @@ print(f"largest difference below 1e-12: {max(abs(a - b) for a, b in zip(law, p))
 #
 # The control: two rules that look as reasonable, and must fail. Both let a draft stand only if p ≥ q.
 
-
 # %%
 def at_least(p, q, draft):
     return float(p[draft] >= q[draft])
@@ -325,7 +316,6 @@ show("p ≥ q, then the residual", first_token(engine_with(model_of(p), drafter,
 # %% [markdown]
 # A warning about test cases. With these p and q the residual has a single token, so a wrong correction can pass. Take the
 # correction "always the token with the largest p − q". Three tokens do not catch it. Four do.
-
 
 # %%
 def largest(p, q, draft):
@@ -369,7 +359,6 @@ print(f"accepted  {sum(d.accepted for d in judged)}")
 # ### Exercise 03.4
 #
 # Write α. One `min` is enough, and nothing need be divided. Compare the last column above with p and q.
-
 
 # %%
 def overlap(p: list[float], q: list[float]) -> float:
@@ -435,7 +424,6 @@ show("favourite drafted, softmax q", first_token(pretends))
 # ### Exercise 03.5
 #
 # A drafter proposes the favourite of `q`. Return the distribution it must report. Ties go to the lowest id.
-
 
 # %%
 def reported(q: list[float]) -> list[float]:
@@ -517,11 +505,9 @@ show("raw q in the rule", first_token(mixed, top2))
 # Given raw p, raw q and k, return the two distributions the rule must use. The check puts them into the engine. You may
 # assume that no two tokens are equally likely.
 
-
 # %%
 def both(p: list[float], q: list[float], k: int) -> tuple[list[float], list[float]]:
     """The processed p and the processed q, for top-k."""
-
     # BEGIN SOLUTION
     def top(law):
         floor = sorted(law)[-k]

@@ -47,6 +47,7 @@ class Scheduler:
     def __init__(
         self, engine: Engine, *, max_batch: int = 8, blocks: int = 256, chunk: int = 64, keep: int | None = None
     ) -> None:
+        engine.target_runner.layout("paged")
         self.engine = engine
         self._max_batch = count("max_batch", max_batch, 1, "how many requests run at once")
         self._chunk = count("chunk", chunk, 1, "how many tokens a request may compute in a step outside of a cycle")

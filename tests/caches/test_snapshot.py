@@ -174,6 +174,8 @@ def test_layouts_with_slots_are_refused_by_name() -> None:
     assert sd.Engine(target).cache == sd.Engine(target, cache="snapshot").cache == "snapshot"
     with pytest.raises(sd.InvalidInput, match="cache='paged' holds"):
         sd.Engine(target).open(PROMPT, GREEDY, cache="paged")
+    with pytest.raises(sd.InvalidInput, match="cache='paged' holds"):
+        sd.Scheduler(sd.Engine(target))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -45,10 +45,10 @@ def load_pair(
     """Load the embedded pair (no network), or models by path, hub id or the name of a fetched model ("smollm2").
 
     `device`: where to put both models (None: the CPU, or where transformers puts them). `dtype`: float32 unless given;
-    a torch dtype or its name, or "auto": float32 or bfloat16, in whichever the forwards of a cycle are measured to be
-    quicker on this machine. For a target that is too big for one device: `device_map` ("auto", or as in transformers)
-    lays its layers over several, `tensor_parallel` splits each layer over the processes that torchrun started (see
-    `specdec_teach.distributed`); the draft then lies whole on the target's first device.
+    a torch dtype or its name, or "auto": for each model float32 or bfloat16, whichever its part of a cycle is measured
+    to be quicker in on this machine. For a target that is too big for one device: `device_map` ("auto", or as in
+    transformers) lays its layers over several, `tensor_parallel` splits each layer over the processes that torchrun
+    started (see `specdec_teach.distributed`); the draft then lies whole on the target's first device.
     InvalidInput: a name that cannot be loaded or was not fetched, a `draft` without a `target`, two tokenizers that
     differ, or two ways to place the target.
     """
@@ -59,7 +59,7 @@ def load_pair(
         from specdec_teach.probe import fastest
 
         pairs = {kind: load_pair(target, draft, device=device, dtype=kind, device_map=device_map) for kind in _KINDS}
-        return pairs[fastest(pairs)]
+        return fastest(pairs)
     kind = _dtype(dtype)
     if target is None:
         if draft is not None:

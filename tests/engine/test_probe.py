@@ -63,18 +63,22 @@ def test_outside_the_measured_sizes() -> None:
     assert (costs.v(1), costs.v(4), costs.v(9)) == (1.0, 2.0, 2.0)
 
 
-@pytest.mark.parametrize("slow", ["float32", "bfloat16"])
-def test_auto_takes_the_quicker_precision(slow: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the machine says is slower is not taken."""
+@pytest.mark.parametrize(("slow_target", "slow_draft"), [("float32", "bfloat16"), ("bfloat16", "bfloat16")])
+def test_auto_takes_the_quicker_precision(slow_target: str, slow_draft: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For target and draft by themselves; and a pair of two precisions decodes."""
     now = [0.0]
     honest = ModelRunner.forward
 
     def forward(runner: ModelRunner, cache: object, ids: list[int], keep: int) -> object:
-        now[0] += 2.0 if runner.dtype == slow else 1.0
+        now[0] += 2.0 if runner.dtype == (slow_target if runner.layers > 1 else slow_draft) else 1.0
         return honest(runner, cache, ids, keep)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(ModelRunner, "forward", forward)
-    monkeypatch.setattr(probe, "perf_counter", lambda: now[0])
-    pair = sd.load_pair(dtype="auto")
-    wanted = {"float32": torch.bfloat16, "bfloat16": torch.float32}[slow]
-    assert pair.target.dtype == pair.draft.dtype == wanted
+    with monkeypatch.context() as patch:
+        patch.setattr(ModelRunner, "forward", forward)
+        patch.setattr(probe, "perf_counter", lambda: now[0])
+        pair = sd.load_pair(dtype="auto")
+    other = {"float32": torch.bfloat16, "bfloat16": torch.float32}
+    assert (pair.target.dtype, pair.draft.dtype) == (other[slow_target], other[slow_draft])
+    engine = sd.Engine(pair.target, drafter=sd.ModelDrafter(pair.draft), tokenizer=pair.tokenizer)
+    for sampling in (sd.Sampling.greedy(), sd.Sampling(temperature=0.8, seed=1)):
+        assert engine.generate("Once upon a time", sampling, max_new_tokens=24).stats.accepted > 4

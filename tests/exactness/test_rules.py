@@ -59,7 +59,7 @@ def test_a_number_used_twice_breaks_block_across_cycles(reused: bool, monkeypatc
     """
     if reused:
         monkeypatch.setattr("specdec_teach.rules.block.Block.by_position", True)
-        monkeypatch.setattr("specdec_teach.engine.CoupledNoise", CounterNoise)
+        monkeypatch.setattr("specdec_teach.parts.CoupledNoise", CounterNoise)
     right = product_law(lambda prefix: P4, (0,), 3)
     engine = tabular(logs(P4), logs(Q4), 3, "sample", "block")
     value = chi_square(engine, right, 3, 40_000, lambda seed: sd.Sampling(seed=seed))

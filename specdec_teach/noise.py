@@ -9,6 +9,7 @@ It does not know models, caches or what is done with a choice.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from enum import IntEnum
 from typing import Protocol, final
 
@@ -55,12 +56,14 @@ def pick(weights_V: Tensor, u: float) -> int:
     if len(weights_V) <= _WIDE:
         cumulative_V = weights_V.cumsum(-1, dtype=torch.float64)
         return int(torch.searchsorted(cumulative_V, u * cumulative_V[-1:], right=True))
-    parts_BP = torch.nn.functional.pad(weights_V, (0, -len(weights_V) % _PART)).view(-1, _PART)
-    sums_B = parts_BP.sum(-1)
-    part = pick(sums_B, u)
-    before = float(sums_B[:part].sum(dtype=torch.float64))
-    inside = (u * float(sums_B.sum(dtype=torch.float64)) - before) / float(sums_B[part])
-    return part * _PART + pick(parts_BP[part], min(max(inside, 2.0**-60), 1.0 - 2.0**-53))
+    whole = len(weights_V) // _PART * _PART
+    ends = weights_V[:whole].view(-1, _PART).sum(-1).cumsum(-1, dtype=torch.float64).tolist()
+    if whole < len(weights_V):
+        ends.append(ends[-1] + float(weights_V[whole:].sum()))
+    part = min(bisect_right(ends, u * ends[-1]), len(ends) - 1)
+    before = ends[part - 1] if part else 0.0
+    inside = (u * ends[-1] - before) / (ends[part] - before)
+    return part * _PART + pick(weights_V[part * _PART :][:_PART], min(max(inside, 2.0**-60), 1.0 - 2.0**-53))
 
 
 @final

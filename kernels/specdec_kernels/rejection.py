@@ -58,5 +58,5 @@ def residual(p_V: Tensor, q_V: Tensor | None, token: Tensor) -> tuple[Tensor, Te
     >>> [round(x, 4) for x in (rest / mass).tolist()], round(mass.item(), 4)
     ([0.6667, 0.3333, 0.0, 0.0], 0.45)
     """
-    rest_V = p_V.scatter(-1, token[..., None], 0.0) if q_V is None else (p_V - q_V).clamp_min(0.0)
+    rest_V = p_V.scatter(-1, token[..., None], 0.0) if q_V is None else (p_V - q_V).clamp_min_(0.0)
     return rest_V, rest_V.sum(-1)

@@ -41,3 +41,12 @@ def test_one_token_has_all_the_weight() -> None:
         weights = torch.zeros(10000)
         weights[token] = 1e-30
         assert {pick(weights, u) for u in (2.0**-53, 0.5, 1.0 - 2.0**-53)} == {token}
+
+
+def test_what_is_no_number_gives_a_token_out_of_range_or_without_number() -> None:
+    """A wide row with NaN in it, so that `follow` can refuse it."""
+    for place in (0, 700, 9999):
+        weights = torch.rand(10000)
+        weights[place] = torch.nan
+        token = pick(weights, 0.5)
+        assert token >= 10000 or torch.isnan(weights[token])

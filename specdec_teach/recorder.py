@@ -20,10 +20,11 @@ from specdec_teach.drafters.base import Proposal
 from specdec_teach.rules.base import Verdict
 from specdec_teach.trace import Bar, Cycle, Decision, Draws, Status, Top
 
-__all__ = ["TOP", "Pending", "draw_numbers", "measure"]
+__all__ = ["TOP", "Pending", "draw_numbers", "likeliest", "measure"]
 
 TOP = 16
 _BARS = 6
+_WIDE, _PART = 8192, 64
 
 
 @final
@@ -49,17 +50,40 @@ def measure(proposal: Proposal, p_RV: Tensor, verdict: Verdict) -> _Measured:
     p_KV, q_KV = p_RV[:count], proposal.q_KV
     scaled_KV = p_KV if min(verdict.scales, default=1.0) == 1.0 else p_KV * p_KV.new_tensor(verdict.scales)[:, None]
     rest_KV, mass_K = residual(scaled_KV, q_KV, drafts_K)
-    rest_KV = rest_KV / mass_K.clamp_min(torch.finfo(mass_K.dtype).tiny)[:, None]
     stack_RV = torch.cat([p_RV, rest_KV] if q_KV is None else [p_RV, rest_KV, q_KV])
-    values_RN, ids_RN = stack_RV.topk(min(TOP, p_RV.shape[-1]), dim=-1)
+    values_RN, ids_RN = likeliest(stack_RV, TOP)
     last_K1 = drafts_K[:, None].clone()
     last_K1[verdict.accepted :] = verdict.token
     likely = [ids_RN[:count, :_BARS]] if q_KV is None else [ids_RN[:count, :_BARS], ids_RN[2 * count + 1 :, :_BARS]]
     ids_KW = torch.cat([*likely, drafts_K[:, None], last_K1], dim=1)
     bonus_1W = ids_KW[:1] if count else ids_KW.new_zeros(1, ids_KW.shape[1])
     ids_RW = torch.cat([ids_KW, bonus_1W, ids_KW] if q_KV is None else [ids_KW, bonus_1W, ids_KW, ids_KW])
-    alpha_K = overlap(p_KV, q_KV, drafts_K)
-    return _Measured(values_RN, ids_RN, alpha_K, ids_KW, stack_RV.gather(-1, ids_RW))
+    bars_RW, alpha_K = stack_RV.gather(-1, ids_RW), overlap(p_KV, q_KV, drafts_K)
+    mass_K1 = mass_K.clamp_min(torch.finfo(mass_K.dtype).tiny)[:, None]
+    for numbers in (values_RN, bars_RW):
+        numbers[count + 1 : 2 * count + 1] /= mass_K1
+    return _Measured(values_RN, ids_RN, alpha_K, ids_KW, bars_RW)
+
+
+def likeliest(weights_RV: Tensor, most: int) -> tuple[Tensor, Tensor]:
+    """Return the `most` largest weights of each row and their tokens, largest first, like `topk`.
+
+    A wide row is searched in two steps: the largest lie in those parts whose own largest are the largest.
+
+    >>> [part.tolist() for part in likeliest(torch.tensor([[0.1, 0.6, 0.3]]), 2)]
+    [[[0.6..., 0.3...]], [[1, 2]]]
+    """
+    rows, width = weights_RV.shape
+    parts = width // _PART
+    if width <= _WIDE:
+        return weights_RV.topk(min(most, width), dim=-1)
+    parts_RBP = weights_RV[:, : parts * _PART].view(rows, parts, _PART)
+    best_RB1 = parts_RBP.amax(-1).topk(min(most, parts), dim=-1, sorted=False).indices[..., None]
+    inside_RBP = best_RB1 * _PART + torch.arange(_PART, device=weights_RV.device)
+    behind_RP = torch.arange(parts * _PART, width, device=weights_RV.device).expand(rows, -1)
+    ids_RC = torch.cat([inside_RBP.view(rows, -1), behind_RP], dim=1)
+    values_RN, at_RN = weights_RV.gather(-1, ids_RC).topk(most, dim=-1)
+    return values_RN, ids_RC.gather(-1, at_RN)
 
 
 def draw_numbers(

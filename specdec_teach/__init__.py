@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from specdec_teach.engine import Engine as Engine
     from specdec_teach.exact import exact_law as exact_law
     from specdec_teach.grammar import Grammar as Grammar
+    from specdec_teach.lineup import drafters_for as drafters_for
     from specdec_teach.pairs import Pair as Pair
     from specdec_teach.pairs import load_pair as load_pair
     from specdec_teach.play import play as play
@@ -72,6 +73,7 @@ _HOME = {
     "Timeline": "specdec_teach.timeline",
     "Trace": "specdec_teach.trace",
     "check": "specdec_teach.checking",
+    "drafters_for": "specdec_teach.lineup",
     "exact_law": "specdec_teach.exact",
     "load_pair": "specdec_teach.pairs",
     "play": "specdec_teach.play",

@@ -1,0 +1,49 @@
+"""Everything that can draft for a pair, by name: one place that a bench, a check and a lesson can go through.
+
+Invariant: each call makes drafters of its own, so nothing that one learns reaches another; a name stands for one
+setting, whoever asks. It does not know engines, or which drafter is worth its cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from specdec_teach.drafters.base import Drafter
+from specdec_teach.drafters.model import ModelDrafter
+from specdec_teach.drafters.ngram import NgramDrafter
+from specdec_teach.pairs import Pair
+
+__all__ = ["drafters_for"]
+
+Made = dict[str, Drafter]
+
+
+def drafters_for(pair: Pair) -> dict[str, Drafter]:
+    """Return every drafter that `pair` has weights for, by name: those that need none, and those of its draft model.
+
+    A pair without a draft model has the lookup drafters alone.
+
+    >>> from specdec_teach.testing import tiny_llama
+    >>> list(drafters_for(Pair(tiny_llama(), None, None)))
+    ['ngram']
+    """
+    made: Made = {}
+    for family in _FAMILIES:
+        made |= family(pair)
+    return made
+
+
+def _lookup(pair: Pair) -> Made:
+    """Return the drafters that look drafts up in a text."""
+    return {"ngram": NgramDrafter()}
+
+
+def _models(pair: Pair) -> Made:
+    """Return the drafters over a smaller model."""
+    if pair.draft is None:
+        return {}
+    return {"model": ModelDrafter(pair.draft), "model-argmax": ModelDrafter(pair.draft, "argmax")}
+
+
+_FAMILIES: tuple[Callable[[Pair], Made], ...] = (_models, _lookup)
+"""Each returns the drafters of one kind that a pair has weights for, in the order in which they are shown."""

@@ -1,0 +1,50 @@
+"""`sd.drafters_for`: who can draft for a pair, under which name, and that each of them is exact."""
+
+from __future__ import annotations
+
+import pytest
+
+import specdec_teach as sd
+
+TARGET, NEAR = sd.testing.tiny_llama(), sd.testing.tiny_llama(noise=0.08)
+LOOKUP = {"ngram"}
+OF_A_MODEL = {"model", "model-argmax"}
+
+
+def test_names_stand_for_what_there_are_weights_for(pair: sd.Pair) -> None:
+    assert sd.drafters_for(pair).keys() >= LOOKUP | OF_A_MODEL
+    assert sd.drafters_for(sd.Pair(TARGET, NEAR, None)).keys() >= LOOKUP | OF_A_MODEL
+    assert sd.drafters_for(sd.Pair(TARGET, None, None)).keys() == LOOKUP
+
+
+def test_a_name_is_the_name_in_a_trace(pair: sd.Pair) -> None:
+    for name, drafter in sd.drafters_for(pair).items():
+        assert drafter.name == name
+
+
+def test_every_call_makes_its_own() -> None:
+    first, second = (sd.drafters_for(sd.Pair(TARGET, NEAR, None)) for _ in range(2))
+    assert all(first[name] is not second[name] for name in first)
+
+
+def test_every_drafter_leaves_the_greedy_text_alone(pair: sd.Pair) -> None:
+    ids = pair.tokenizer("Once upon a time").input_ids
+    plain = sd.Engine(pair.target).generate(ids, sd.Sampling.greedy(), max_new_tokens=40)
+    for name, drafter in sd.drafters_for(pair).items():
+        engine = sd.Engine(pair.target, drafter=drafter, gamma=3, debug=True)
+        found = engine.generate(ids, sd.Sampling.greedy(), max_new_tokens=40)
+        assert found.tokens == plain.tokens, name
+        assert found.stats.drafted > 0, name
+
+
+@pytest.mark.parametrize("name", ["model", "model-argmax", "ngram"])
+def test_a_drafter_is_made_the_same_each_time(pair: sd.Pair, name: str) -> None:
+    """Two calls, one text: nothing in a drafter depends on when it was made."""
+    first, second = (
+        sd.Engine(pair.target, drafter=sd.drafters_for(pair)[name], tokenizer=pair.tokenizer).generate(
+            "Ben had a red ball. Ben had", sd.Sampling(seed=3), max_new_tokens=24
+        )
+        for _ in range(2)
+    )
+    assert first.tokens == second.tokens
+    assert first.stats.drafted == second.stats.drafted > 0

@@ -10,6 +10,7 @@ quantised or adapted weights: `fits` says so, and transformers' own forward serv
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Sequence as Items
 from itertools import accumulate
 from typing import Any, final
@@ -23,7 +24,10 @@ from specdec_teach.caches.base import Cache
 from specdec_teach.linear import Linear
 from specdec_teach.paged import PagedRows
 
-__all__ = ["CompactDecoder"]
+__all__ = ["Attend", "CompactDecoder"]
+
+# (layer, queries [T, H, D], new keys and values [T, G, D], scale, window) -> what was found [T, H·D].
+Attend = Callable[[int, Tensor, Tensor, Tensor, float, int], Tensor]
 
 _FAMILIES = {"llama", "mistral", "qwen2", "qwen3"}
 _FIXED_ROPE = {"default", "linear", "llama3", "yarn"}
@@ -72,36 +76,60 @@ class CompactDecoder:
         counts = [len(fed) for fed in ids]
         x_TN = self._embedding(torch.tensor([t for fed in ids for t in fed], device=self._embedding.weight.device))
         cos_T1D, sin_T1D = self._turns(caches, counts, x_TN)
-        paged = PagedRows.of(caches, counts, x_TN.device) if self._kernel else None
-        masks = (
-            []
-            if paged
-            else [{w: self._mask(c, n, w, x_TN) for w in self._windows} for c, n in zip(caches, counts, strict=True)]
-        )
         ends = list(accumulate(counts))
-        spans = [slice(end - count, end) for end, count in zip(ends, counts, strict=True)]
+        x_TN = self._through(x_TN, cos_T1D, sin_T1D, self._way(caches, counts, ends, x_TN))
+        rows = [x_TN[end - keep : end] for end, keep in zip(ends, keeps, strict=True)]
+        return list(torch.split(self._say(rows[0] if len(rows) == 1 else torch.cat(rows)), list(keeps)))
+
+    def at(self, ids_T: Tensor, places_T: Tensor, tables: tuple[Tensor, Tensor], keep: int, attend: Attend) -> Tensor:
+        """Return the logits `[keep, V]` of the last of T tokens, which stand at `places_T`; `attend` keeps them.
+
+        Ids, places and rotary `tables` (of `turns`) are tensors on the device, and no value of them is read here.
+        """
+        cos_T1D, sin_T1D = (table.index_select(0, places_T)[:, None] for table in tables)
+        x_TN = self._through(self._embedding(ids_T), cos_T1D, sin_T1D, attend)
+        return self._say(x_TN[len(ids_T) - keep :])
+
+    def turns(self, places: int) -> tuple[Tensor, Tensor]:
+        """Return cos and sin `[P, D]` of all positions below `places`; the first half of sin is negative."""
+        like = self._embedding.weight
+        cos, sin = (table[0] for table in self._rotary(like, torch.arange(places, device=like.device)[None]))
+        half = sin.shape[-1] // 2
+        return cos, torch.cat([-sin[:, :half], sin[:, half:]], dim=-1)
+
+    def _through(self, x_TN: Tensor, cos_T1D: Tensor, sin_T1D: Tensor, attend: Attend) -> Tensor:
+        """Send tokens through all layers."""
         for number, layer in enumerate(self._layers):
             q_THD, k_TGD, v_TGD = layer.project(x_TN, cos_T1D, sin_T1D)
-            if paged is not None:
-                mixed = [paged.attend(number, q_THD, k_TGD, v_TGD, layer.scale, layer.window)]
-            else:
-                mixed = [
-                    _attend(number, cache, q_THD[span], k_TGD[span], v_TGD[span], mask[layer.window], layer.scale)
-                    for cache, span, mask in zip(caches, spans, masks, strict=True)
-                ]
-            x_TN = layer.mix(x_TN, mixed[0] if len(mixed) == 1 else torch.cat(mixed))
-        rows = [x_TN[end - keep : end] for end, keep in zip(ends, keeps, strict=True)]
-        logits_RV = self._head(_norm(self._norm, rows[0] if len(rows) == 1 else torch.cat(rows)))
-        return list(torch.split(logits_RV, list(keeps)))
+            x_TN = layer.mix(x_TN, attend(number, q_THD, k_TGD, v_TGD, layer.scale, layer.window))
+        return x_TN
+
+    def _say(self, x_RN: Tensor) -> Tensor:
+        """Return the logits `[R, V]` of finished rows."""
+        return self._head(_norm(self._norm, x_RN))
+
+    def _way(self, caches: Items[Cache], counts: list[int], ends: list[int], like: Tensor) -> Attend:
+        """Return how this forward attends: all rows at once where they lie, or one after the other."""
+        paged = PagedRows.of(caches, counts, like.device) if self._kernel else None
+        if paged is not None:
+            return paged.attend
+        masks = [{w: self._mask(c, n, w, like) for w in self._windows} for c, n in zip(caches, counts, strict=True)]
+        spans = [slice(end - count, end) for end, count in zip(ends, counts, strict=True)]
+
+        def gathered(layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float, window: int) -> Tensor:
+            mixed = [
+                _attend(layer, cache, q[span], k[span], v[span], mask[window], scale)
+                for cache, span, mask in zip(caches, spans, masks, strict=True)
+            ]
+            return mixed[0] if len(mixed) == 1 else torch.cat(mixed)
+
+        return gathered
 
     def _turns(self, caches: Items[Cache], counts: Items[int], like: Tensor) -> tuple[Tensor, Tensor]:
-        """Return cos and sin `[T, 1, D]` of every token's position; the first half of sin is negative."""
+        """Return cos and sin `[T, 1, D]` of every token's position."""
         last = max(cache.pointer + count for cache, count in zip(caches, counts, strict=True))
         if last > len(self._cos_PD) or self._cos_PD.dtype != like.dtype or self._cos_PD.device != like.device:
-            places = torch.arange(max(256, 2 * last), device=like.device)[None]
-            cos, sin = (table[0] for table in self._rotary(like, places))
-            half = sin.shape[-1] // 2
-            self._cos_PD, self._sin_PD = cos, torch.cat([-sin[:, :half], sin[:, half:]], dim=-1)
+            self._cos_PD, self._sin_PD = self.turns(max(256, 2 * last))
         spans = [slice(cache.pointer, cache.pointer + count) for cache, count in zip(caches, counts, strict=True)]
         cos_TD, sin_TD = (torch.cat([table[span] for span in spans]) for table in (self._cos_PD, self._sin_PD))
         return cos_TD[:, None], sin_TD[:, None]

@@ -2,8 +2,14 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
-import { blocksSentence } from "../../../widgets/specdec_widgets/static/words.js";
-import * as player from "../../../widgets/specdec_widgets/static/player.js";
+import { blocksSentence, columns, num, pair } from "../../../widgets/specdec_widgets/static/words.js";
+import * as steps_ from "../../../widgets/specdec_widgets/static/steps.js";
+import * as lanes from "../../../widgets/specdec_widgets/static/lanes.js";
+import * as book from "../../../widgets/specdec_widgets/static/ledger.js";
+import { narrate } from "../../../widgets/specdec_widgets/static/narration.js";
+import { cycleStep, nextRejection } from "../../../widgets/specdec_widgets/static/player.js";
+
+const player = { ...steps_, ...lanes, ...book, narrate, columns, num, pair };
 
 const { traces, steps, labels, numbers, blocks, odd_blocks } = JSON.parse(readFileSync(process.env.SPECDEC_TRACES, "utf8"));
 

@@ -1,5 +1,5 @@
 /**
- * What the views build their pages from: elements, icons, keyed lists, the host's theme, a store without a kernel.
+ * What the views build their pages from: elements, icons, keyed lists, the host's theme, stores with a kernel and without.
  *
  * Invariant: texts enter the page as text nodes only. It knows no view.
  *
@@ -7,9 +7,10 @@
  */
 
 const ICONS = {
-  "prev-cycle": "M4 3v10M13 3 6 8l7 5z", prev: "M11 3 4 8l7 5z", play: "M5 2.5 13 8l-8 5.5z", pause: "M5 3v10M11 3v10",
-  next: "M5 3l7 5-7 5z", "next-cycle": "M12 3v10M3 3l7 5-7 5z", reject: "M4 4l8 8M12 4l-8 8",
-  help: "M6 6a2.2 2.2 0 1 1 3 2c-.8.4-1 .8-1 1.6M8 12.4v.4",
+  "prev-cycle": "M3 3.5v9M13.5 8H6.5M10 4.5 6.5 8l3.5 3.5", prev: "M13.5 8H3M6.5 4.5 3 8l3.5 3.5",
+  next: "M2.5 8H13M9.5 4.5 13 8l-3.5 3.5", "next-cycle": "M13 3.5v9M2.5 8h7M6 4.5 9.5 8 6 11.5",
+  play: "M5 2.5 13 8l-8 5.5z", pause: "M5 3v10M11 3v10", reject: "M2 4.5l6 7M8 4.5l-6 7M10.5 8H15M12.8 5.8 15 8l-2.2 2.2",
+  apart: "M2 8h4M6 8l3-3.5h5M6 8l3 3.5h5", help: "M6 6a2.2 2.2 0 1 1 3 2c-.8.4-1 .8-1 1.6M8 12.4v.4",
 };
 
 export const el = (tag, cls, ...inside) => {
@@ -75,6 +76,19 @@ export function onDark(node) {
   return matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
+/** Keep `root.dataset.theme` equal to what lies behind `host`. @returns {() => void} stops it */
+export function watchTheme(root, host) {
+  const tell = () => { root.dataset.theme = onDark(host) ? "dark" : "light"; };
+  const seen = new MutationObserver(tell), scheme = matchMedia("(prefers-color-scheme: dark)");
+  for (const node of [document.documentElement, document.body]) seen.observe(node, { attributes: true });
+  scheme.addEventListener("change", tell);
+  tell();
+  return () => {
+    seen.disconnect();
+    scheme.removeEventListener("change", tell);
+  };
+}
+
 /** The store of a page without a kernel: plain values, changed only by the player. @returns {Store} */
 export function memory(values) {
   const calls = {};
@@ -84,3 +98,15 @@ export function memory(values) {
     on: (key, f) => { (calls[key] ??= new Set()).add(f); return () => calls[key].delete(f); },
   };
 }
+
+/** A view as anywidget wants it: `mount` with a kernel's model for a store. */
+export const forKernel = (mount) => ({
+  render: ({ model, el: host }) => mount(host, {
+    get: (key) => model.get(key),
+    set: (key, value) => { model.set(key, value); model.save_changes(); },
+    on: (key, f) => {
+      model.on("change:" + key, f);
+      return () => model.off("change:" + key, f);
+    },
+  }),
+});

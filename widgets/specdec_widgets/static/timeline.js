@@ -7,7 +7,8 @@
  */
 
 import { list, percent, plural } from "./words.js";
-import { button, el, icon, keyed, memory, onDark, option, put } from "./elements.js";
+import { button, el, forKernel, keyed, memory, put, watchTheme } from "./elements.js";
+import { saver, transport } from "./transport.js";
 import { blocksAfter, chosen, ending, indexRun, left, nameOf, places, say, where } from "./pool.js";
 import { drawCell, drawTile, glyphOf, owner, share, table, twin } from "./figures.js";
 
@@ -38,11 +39,7 @@ export function scene(run, step, a, b) {
 
 // ---------------------------------------------------------------- elements
 
-const TICK = 1300, SPEEDS = [0.5, 1, 2, 4];
-const HELP = [
-  ["← →", "step"], ["Home End", "first, last step"], ["Space", "play or pause"], ["↑ ↓", "another request's block table"],
-  ["X", "next preemption"], ["P", "large type"], ["?", "this help"], ["Esc", "leave the view"],
-];
+const KEYS = [["← →", "step"], ["Home End", "first, last step"], ["↑ ↓", "another request's block table"], ["X", "next preemption"]];
 const CELLS = [
   ["waiting", "w", "waits for room"], ["prefill", "p", "computes tokens"], ["ran", "+", "emits tokens"],
   ["preempted", "x", "gives its blocks back"], ["", "✓", "ended"], ["", "⊘", "cancelled or left"], ["", "!", "failed"],
@@ -54,29 +51,25 @@ const SLOTS = [["own0", "computed, in its request's pattern"], ["stale", "stale:
  * @param {HTMLElement} host  @param {import("./elements.js").Store} store  @returns {() => void} takes everything away
  */
 export function mount(host, store) {
-  let run, timeline, at = 0, picked = null, playing = 0, speed = 1, saving = 0;
-  const root = el("section", "specdec-player specdec-timeline");
+  let run, timeline, at = 0, picked = null;
+  const root = el("section", "specdec-player specdec-timeline"), saved = saver(store);
   root.tabIndex = 0;
   root.setAttribute("aria-label", "Requests and blocks of a scheduler, step by step; press ? for the keys");
   root.dataset.lmSuppressShortcuts = "true";
-  const dark = () => { root.dataset.theme = onDark(host) ? "dark" : "light"; };
-  const last = () => timeline.steps.length - 1, go = (i) => { stop(); show(i); };
+  const last = () => timeline.steps.length - 1, go = (i) => { deck.stop(); show(i); };
 
   const stepName = el("strong", "cycle"), stage = el("span", "stage"), facts = el("span", "facts");
-  const playButton = button("play", "Play (space)", () => (playing ? stop() : play()));
-  const scrub = el("input", "scrub");
-  Object.assign(scrub, { type: "range", min: "0", step: "1", value: "0" });
-  scrub.setAttribute("aria-label", "step");
-  scrub.addEventListener("input", () => go(+scrub.value));
-  const speedPick = el("select", "speed", ...SPEEDS.map((s) => option(String(s), s + "×")));
-  speedPick.value = "1";
-  speedPick.setAttribute("aria-label", "speed");
-  speedPick.addEventListener("change", () => { speed = +speedPick.value; root.focus({ preventScroll: true }); });
-  const help = el("div", "keys", el("dl", "", ...HELP.flatMap(([k, what]) => [el("dt", "", k), el("dd", "", what)])));
-  help.hidden = true;
-  const helpButton = button("help", "Keys (?)", () => toggleHelp());
-  const controls = el("div", "controls", button("prev", "Previous step (←)", () => go(at - 1)), playButton,
-    button("next", "Next step (→)", () => go(at + 1)), scrub, button("reject", "Next preemption (X)", () => go(nextLoss())), speedPick, helpButton);
+  const deck = transport(root, {
+    at: () => at, last, show: (i) => show(i), buttons: [button("reject", "Next preemption (X)", () => go(nextLoss()))],
+    keys: KEYS, letters: /^[xX]$/,
+    press(key) {
+      if (key === "ArrowDown") pickNext(1);
+      else if (key === "ArrowUp") pickNext(-1);
+      else if (key === "x" || key === "X") go(nextLoss());
+      else return false;
+      return true;
+    },
+  });
 
   const scale = el("div", "scale"), people = el("div", "people"), cursor = el("div", "cursor"), ahead = el("div", "ahead"), cells = el("div", "cells");
   const field = el("div", "field", ahead, cells, cursor), sheet = el("div", "sheet", el("div", "corner", "step"), scale, people, field);
@@ -101,7 +94,7 @@ export function mount(host, store) {
   const more = el("details", "twin", el("summary", "", "this step as tables"), tables);
   more.addEventListener("toggle", () => run && drawTwin());
   const pool = el("div", "pool", el("h3", "", "blocks"), counts, bar, tiles, poolLegend, map);
-  root.append(el("header", "", stepName, stage, facts), controls, sheet, legend, words, el("div", "below", pool, side), more, help);
+  root.append(el("header", "", stepName, stage, facts), deck.controls, sheet, legend, words, el("div", "below", pool, side), more, deck.help);
   host.append(root);
 
   const em = () => parseFloat(getComputedStyle(root).fontSize) || 14;
@@ -113,7 +106,6 @@ export function mount(host, store) {
     const { meta } = timeline, wide = timeline.steps.length * COLUMN + "em", tall = run.requests.length * ROW + "em";
     most = Math.max(1, meta.gamma, ...timeline.steps.flatMap((step) => step.rows.map((row) => row.drafted)));
     put(facts, `${plural(timeline.prompts.length, "request")}, ${meta.max_batch} at once  ·  ${plural(meta.blocks, "block")} of ${plural(meta.block_size, "token")}  ·  γ = ${meta.gamma}  ·  chunk ${meta.chunk}`);
-    scrub.max = String(Math.max(0, last()));
     drawCells([]);
     drawScale([]);
     drawTiles([]);
@@ -132,13 +124,8 @@ export function mount(host, store) {
 
   function show(i, fresh) {
     at = Math.max(0, Math.min(last(), Math.round(i)));
-    if (!fresh || store.get("step") !== at) save();
+    if (!fresh || store.get("step") !== at) saved.save(at, deck.playing());
     draw();
-  }
-
-  function save() {
-    clearTimeout(saving);
-    saving = setTimeout(() => { if (store.get("step") !== at) store.set("step", at); }, playing ? 400 : 60);
   }
 
   function draw() {
@@ -152,9 +139,8 @@ export function mount(host, store) {
     const size = timeline.meta.block_size, now = run.sums[at], sentence = say(run, at);
     put(stepName, "step " + moment.index);
     put(stage, `${now.running} running, ${now.waiting} waiting`);
-    scrub.value = String(at);
-    scrub.setAttribute("aria-valuetext", stepName.textContent);
-    words.setAttribute("aria-live", playing ? "off" : "polite");
+    deck.place(at, stepName.textContent);
+    words.setAttribute("aria-live", deck.playing() ? "off" : "polite");
     put(words, sentence);
     field.setAttribute("aria-label", `${plural(run.requests.length, "request")} by ${plural(at + 1, "step")}. ${sentence}`);
     cursor.style.transform = `translateX(${(at * COLUMN).toFixed(2)}em)`;
@@ -229,89 +215,18 @@ export function mount(host, store) {
     return lost.find((i) => i > at) ?? lost[0] ?? at;
   }
 
-  function play() {
-    if (at >= last()) show(0);
-    const tick = () => {
-      if (at >= last()) return stop();
-      show(at + 1);
-      playing = setTimeout(tick, TICK / speed);
-    };
-    playing = setTimeout(tick, 250);
-    face();
-  }
-
-  function stop() {
-    clearTimeout(playing);
-    playing = 0;
-    face();
-  }
-
-  function face() {
-    playButton.replaceChildren(icon(playing ? "pause" : "play"));
-    playButton.title = playing ? "Pause (space)" : "Play (space)";
-    playButton.setAttribute("aria-label", playButton.title);
-  }
-
-  function toggleHelp(open = help.hidden) {
-    help.hidden = !open;
-    helpButton.setAttribute("aria-expanded", String(open));
-  }
-
-  function onKey(event) {
-    const { key, target } = event;
-    if (event.ctrlKey || event.metaKey || event.altKey || event.shiftKey && key !== "?" || key === "Tab") return;
-    if (key === "Escape") {
-      if (!help.hidden) toggleHelp(false);
-      else { stop(); document.activeElement?.blur?.(); }
-    } else if (target.tagName === "SELECT" && !/^[xXpP?]$/.test(key)) {
-      event.stopPropagation(); // the list's own key; a host would take it for a command of its own
-      return;
-    } else if (/BUTTON|SUMMARY/.test(target.tagName) && (key === " " || key === "Enter")) return;
-    else if (key === "ArrowRight") go(at + 1);
-    else if (key === "ArrowLeft") go(at - 1);
-    else if (key === "Home") go(0);
-    else if (key === "End") go(last());
-    else if (key === "ArrowDown") pickNext(1);
-    else if (key === "ArrowUp") pickNext(-1);
-    else if (key === " ") playing ? stop() : play();
-    else if (key === "x" || key === "X") go(nextLoss());
-    else if (key === "p" || key === "P") { root.toggleAttribute("data-projector"); draw(); }
-    else if (key === "?") toggleHelp();
-    else return;
-    event.preventDefault();
-    event.stopPropagation();
-  }
-
-  root.addEventListener("keydown", onKey);
   sheet.addEventListener("scroll", () => requestAnimationFrame(() => run && root.isConnected && drawStrip()), { passive: true });
-  const offs = [store.on("timeline", () => { stop(); load(); }), store.on("step", () => { if (store.get("step") !== at) show(store.get("step"), true); })];
-  const sized = new ResizeObserver(() => draw()), themed = new MutationObserver(dark);
-  for (const node of [document.documentElement, document.body]) themed.observe(node, { attributes: true });
-  const scheme = matchMedia("(prefers-color-scheme: dark)");
-  scheme.addEventListener("change", dark);
-  dark();
+  const sized = new ResizeObserver(() => draw());
+  const offs = [
+    watchTheme(root, host), () => sized.disconnect(), saved.cancel, deck.stop,
+    store.on("timeline", () => { deck.stop(); load(); }), store.on("step", () => { if (store.get("step") !== at) show(store.get("step"), true); }),
+  ];
   load();
   sized.observe(root);
   return () => {
-    stop();
-    clearTimeout(saving);
-    sized.disconnect();
-    themed.disconnect();
-    scheme.removeEventListener("change", dark);
     for (const off of offs) off();
     root.remove();
   };
 }
 
-export default {
-  render({ model, el: host }) {
-    return mount(host, {
-      get: (key) => model.get(key),
-      set: (key, value) => { model.set(key, value); model.save_changes(); },
-      on: (key, f) => {
-        model.on("change:" + key, f);
-        return () => model.off("change:" + key, f);
-      },
-    });
-  },
-};
+export default forKernel(mount);

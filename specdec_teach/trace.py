@@ -270,3 +270,14 @@ class Trace:
     def to_svg(self, cycle: int = 0) -> str:
         """Return a deterministic still of one cycle as SVG text; `cycle` is its index in the run."""
         return views.renderer().to_svg(self, cycle)
+
+    def identity(self, cycle: int = 0, position: int = 1, *, dark: bool = False, width: float = 980) -> object:
+        """Return a picture of min(p, q) + [p − q]₊ = p at one draft: `cycle` is an index, `position` counts from 1.
+
+        A cell shows it; `.svg` is its text, `.table` its numbers. `dark`: for a dark ground. `width`: in pixels.
+        """
+        return views.renderer().identity(self, cycle, position, dark=dark, width=width)
+
+    def four_steps(self, cycle: int = 0, *, dark: bool = False, width: float = 980) -> object:
+        """Return a picture of one cycle: proposed, verified, judged, committed; as `identity` does."""
+        return views.renderer().four_steps(self, cycle, dark=dark, width=width)

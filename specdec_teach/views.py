@@ -36,6 +36,12 @@ class Renderer(Protocol):
     def to_svg(self, trace: Trace, cycle: int) -> str:
         """Return one cycle as SVG text."""
 
+    def identity(self, trace: Trace, cycle: int, position: int, *, dark: bool = False, width: float = 980) -> object:
+        """Return a picture of accepted + corrected = p for one decision."""
+
+    def four_steps(self, trace: Trace, cycle: int, *, dark: bool = False, width: float = 980) -> object:
+        """Return a picture of one cycle in four steps."""
+
     def show_timeline(self, timeline: Timeline) -> object:
         """Return a notebook object that plays a scheduler's run."""
 

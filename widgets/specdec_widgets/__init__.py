@@ -12,12 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from specdec_widgets import blocks, page, still
+from specdec_widgets.rounds import round_of
+from specdec_widgets.stacks import identity, identity_of
 
 if TYPE_CHECKING:
     from specdec_teach.timeline import Timeline
     from specdec_teach.trace import Trace
+    from specdec_widgets.picture import Picture
 
-__all__ = ["RENDERER", "Views"]
+__all__ = ["RENDERER", "Views", "identity"]
 
 
 class Views:
@@ -36,6 +39,14 @@ class Views:
     def to_svg(self, trace: Trace, cycle: int) -> str:
         """Return one cycle as SVG text; `cycle` is its index in the run."""
         return still.to_svg(trace, cycle)
+
+    def identity(self, trace: Trace, cycle: int, position: int, *, dark: bool = False, width: float = 980) -> Picture:
+        """Return the picture of accepted + corrected = p for one decision."""
+        return identity_of(trace, cycle, position, dark=dark, width=width)
+
+    def four_steps(self, trace: Trace, cycle: int, *, dark: bool = False, width: float = 980) -> Picture:
+        """Return one cycle in four steps: proposed, verified, judged, committed."""
+        return round_of(trace, cycle, dark=dark, width=width)
 
     def show_timeline(self, timeline: Timeline) -> object:
         """Return a notebook widget that plays a scheduler's run: requests × steps, and the pool of blocks."""

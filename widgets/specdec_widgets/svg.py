@@ -21,24 +21,34 @@ COLORS = {
     "amber": "#e69f00", "green": "#009e73", "red": "#d55e00", "blue": "#0072b2", "purple": "#cc79a7",
     "green-ink": "#00634a", "red-ink": "#9c3f00", "blue-ink": "#005a8e", "purple-ink": "#8a3566",
     "green-tint": "#dbf2ec", "red-tint": "#fae7dc", "blue-tint": "#dbebf5", "purple-tint": "#f8edf3",
+    "amber-ink": "#744b00", "on-green": "#1d2126", "on-blue": "#ffffff",
     "white": "#ffffff", "sky": "#56b4e9", "yellow": "#f0e442", "yellow-ink": "#6b6200", "sky-ink": "#14618f",
 }  # fmt: skip
+
+DARK = {
+    **COLORS, "ink": "#e8eaed", "quiet": "#a7adb5", "line": "#3c4249", "fill": "#2b3036", "valid": "#5d6670",
+    "stale": "#878e97", "blue": "#3d9be0", "green-ink": "#4fd6ac", "red-ink": "#ff9a5c", "blue-ink": "#7cc3f5",
+    "purple-ink": "#eaa9cd", "amber-ink": "#f3bd55", "green-tint": "#11332e", "red-tint": "#3b2616",
+    "blue-tint": "#1d3243", "purple-tint": "#3a2b38", "white": "#15181c", "sky-ink": "#8fd0f7", "yellow-ink": "#f0e442",
+    "on-blue": "#1d2126",
+}  # fmt: skip
+"""The same names on a dark ground."""
 
 SANS = "system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 MONO = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 HATCHES = (("amber", 135, 7, 2.0), ("red", 135, 5, 2.0), ("stale", 45, 6, 1.0))
 
 
-def paint(name: str) -> str:
-    """A colour by name; `/name` is its hatch, "none" is nothing."""
-    return f"url(#specdec-{name[1:]})" if name.startswith("/") else COLORS.get(name, name)
-
-
 class Canvas:
     """Collects SVG elements and closes them into one picture."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, dark: bool = False) -> None:
         self._parts: list[str] = []
+        self._colors = DARK if dark else COLORS
+
+    def _paint(self, name: str) -> str:
+        """A colour by name; `/name` is its hatch, "none" is nothing."""
+        return f"url(#specdec-{name[1:]})" if name.startswith("/") else self._colors.get(name, name)
 
     def box(
         self,
@@ -56,19 +66,19 @@ class Canvas:
         """A rectangle; nothing when it would be thinner than a twentieth of a pixel."""
         if w < 0.05:
             return
-        edge = f' stroke="{paint(stroke)}" stroke-width="{wide}"' if stroke != "none" else ""
+        edge = f' stroke="{self._paint(stroke)}" stroke-width="{wide}"' if stroke != "none" else ""
         dashes = f' stroke-dasharray="{dash}"' if dash else ""
         round_ = f' rx="{r:g}"' if r else ""
         self._parts.append(
             f'<rect x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}"{round_} '
-            f'fill="{paint(fill)}"{edge}{dashes}/>'
+            f'fill="{self._paint(fill)}"{edge}{dashes}/>'
         )
 
     def path(self, d: str, *, stroke: str = "none", fill: str = "none", wide: float = 1.3, dash: str = "") -> None:
         """A path in SVG's own language."""
         dashes = f' stroke-dasharray="{dash}"' if dash else ""
         self._parts.append(
-            f'<path d="{d}" fill="{paint(fill)}" stroke="{paint(stroke)}" stroke-width="{wide}" '
+            f'<path d="{d}" fill="{self._paint(fill)}" stroke="{self._paint(stroke)}" stroke-width="{wide}" '
             f'stroke-linecap="round" stroke-linejoin="round"{dashes}/>'
         )
 
@@ -103,15 +113,15 @@ class Canvas:
             )
             if wanted
         )
-        self._parts.append(
-            f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" fill="{paint(fill)}"{extra}>{escape(text)}</text>'
-        )
+        place = f'x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" fill="{self._paint(fill)}"'
+        self._parts.append(f"<text {place}{extra}>{escape(text)}</text>")
 
     def close(self, width: float, height: float, title: str, desc: str, defs: str = "") -> str:
         """Return the finished picture; `defs` holds patterns of its own."""
+        inks = self._colors
         patterns = "".join(
             f'<pattern id="specdec-{name}" width="{step}" height="{step}" patternUnits="userSpaceOnUse" '
-            f'patternTransform="rotate({angle - 90})"><rect width="{wide:g}" height="{step}" fill="{COLORS[name]}"'
+            f'patternTransform="rotate({angle - 90})"><rect width="{wide:g}" height="{step}" fill="{inks[name]}"'
             f"{'' if name == 'red' else ' fill-opacity=' + quoteattr('.45')}/></pattern>"
             for name, angle, step, wide in HATCHES
         )

@@ -28,6 +28,8 @@ __all__ = ["Attend", "CompactDecoder"]
 
 # (layer, queries [T, H, D], new keys and values [T, G, D], scale, window) -> what was found [T, H·D].
 Attend = Callable[[int, Tensor, Tensor, Tensor, float, int], Tensor]
+# Hidden states by layer, counted as in `Hidden`: an empty list asks for one.
+Seen = dict[int, list[Tensor]]
 
 _FAMILIES = {"llama", "mistral", "qwen2", "qwen3"}
 _FIXED_ROPE = {"default", "linear", "llama3", "yarn"}
@@ -68,16 +70,25 @@ class CompactDecoder:
             and not any(hasattr(module, "_hf_hook") for module in model.modules())  # accelerate moves what it runs
         )
 
-    def __call__(self, caches: Items[Cache], ids: Items[Items[int]], keeps: Items[int]) -> list[Tensor]:
+    def __call__(
+        self,
+        caches: Items[Cache],
+        ids: Items[Items[int]],
+        keeps: Items[int],
+        seen: Seen | None = None,
+    ) -> list[Tensor]:
         """Feed every sequence its own ids at its own pointer; return for each the logits `[keep, V]` of its last rows.
 
-        The caches have room; keys and values are written, and no pointer is moved.
+        The caches have room; keys and values are written, and no pointer is moved. `seen` is given the hidden states
+        `[T, N]` of every sequence.
         """
         counts = [len(fed) for fed in ids]
         x_TN = self._embedding(torch.tensor([t for fed in ids for t in fed], device=self._embedding.weight.device))
         cos_T1D, sin_T1D = self._turns(caches, counts, x_TN)
         ends = list(accumulate(counts))
-        x_TN = self._through(x_TN, cos_T1D, sin_T1D, self._way(caches, counts, ends, x_TN))
+        x_TN = self._through(x_TN, cos_T1D, sin_T1D, self._way(caches, counts, ends, x_TN), seen)
+        for states in (seen or {}).values():
+            states[:] = torch.split(states[0], counts)
         rows = [x_TN[end - keep : end] for end, keep in zip(ends, keeps, strict=True)]
         return list(torch.split(self._say(rows[0] if len(rows) == 1 else torch.cat(rows)), list(keeps)))
 
@@ -97,11 +108,17 @@ class CompactDecoder:
         half = sin.shape[-1] // 2
         return cos, torch.cat([-sin[:, :half], sin[:, half:]], dim=-1)
 
-    def _through(self, x_TN: Tensor, cos_T1D: Tensor, sin_T1D: Tensor, attend: Attend) -> Tensor:
-        """Send tokens through all layers."""
+    def _through(
+        self, x_TN: Tensor, cos_T1D: Tensor, sin_T1D: Tensor, attend: Attend, seen: Seen | None = None
+    ) -> Tensor:
+        """Send tokens through all layers; `seen` is given what stands between those that are its keys."""
         for number, layer in enumerate(self._layers):
+            if seen and number in seen:
+                seen[number].append(x_TN)
             q_THD, k_TGD, v_TGD = layer.project(x_TN, cos_T1D, sin_T1D)
             x_TN = layer.mix(x_TN, attend(number, q_THD, k_TGD, v_TGD, layer.scale, layer.window))
+        if seen and len(self._layers) in seen:
+            seen[len(self._layers)].append(_norm(self._norm, x_TN))
         return x_TN
 
     def _say(self, x_RN: Tensor) -> Tensor:

@@ -25,8 +25,9 @@ from torch import Tensor
 from specdec_kernels.errors import EngineFailure, InvalidInput, SpecDecError, shown
 from specdec_kernels.rejection import residual
 from specdec_teach.caches import Cache
-from specdec_teach.drafters.base import Drafter, Proposal
+from specdec_teach.drafters.base import Drafter, Proposal, features_of
 from specdec_teach.engine import Engine
+from specdec_teach.hidden import Hidden
 from specdec_teach.noise import Noise
 from specdec_teach.rules import Rule, Verdict
 from specdec_teach.rules.kernel import ByKernel
@@ -200,11 +201,13 @@ class _Target:
         """See `ModelRunner.forward`."""
         return self.forward_rows([cache], [ids], [keep])[0]
 
-    def forward_rows(self, caches: list[Cache], ids: list[list[int]], keeps: list[int]) -> list[Tensor]:
+    def forward_rows(
+        self, caches: list[Cache], ids: list[list[int]], keeps: list[int], hidden: Items[Hidden | None] = ()
+    ) -> list[Tensor]:
         """See `ModelRunner.forward_rows`."""
         self._link.agree([(c.pointer, fed, keep) for c, fed, keep in zip(caches, ids, keeps, strict=True)])
         with self._link.waiting():
-            rows: list[Tensor] = self._inner.forward_rows(caches, ids, keeps)
+            rows: list[Tensor] = self._inner.forward_rows(caches, ids, keeps, hidden)
         return rows
 
 
@@ -227,6 +230,7 @@ class _Drafter:
         self._inner, self._link = inner, link
         self.name, self.exact, self.context = inner.name, inner.exact, inner.context
         self.model_name, self.revision = inner.model_name, inner.revision
+        self.features = features_of(inner) if link.first else ()
 
     def check(self, vocab: int) -> None:
         """See `Drafter.check`."""

@@ -25,7 +25,7 @@ from specdec_teach.asking import (
     prompt_ids,
 )
 from specdec_teach.caches import BlockPool
-from specdec_teach.drafters.base import Drafter
+from specdec_teach.drafters.base import Drafter, features_of
 from specdec_teach.ending import Ending
 from specdec_teach.events import Observer
 from specdec_teach.grammar import GrammarMasks
@@ -87,6 +87,7 @@ class Engine:
         self.rule = judged_by(backend, rule, self.target_runner.model.device)
         if drafter is not None:
             drafter.check(self.target_runner.vocab)
+            self.target_runner.check_layers(features_of(drafter))
         self.drafter = drafter
         self.tokenizer = tokenizer
         self.cache = self.target_runner.layout(cache)

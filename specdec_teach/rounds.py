@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 from specdec_kernels.errors import EngineFailure, SpecDecError, shown
 from specdec_teach.drafters.base import Drafter, Proposal
@@ -58,7 +59,7 @@ def catch_up(streams: Items[Stream]) -> list[Stream]:
     if lacking:
         start = perf_counter()
         feeds = [stream.sequence.lacking[: stream.chunk] for stream in lacking]
-        lacking[0].engine.target_runner.forward_rows([s.sequence.cache for s in lacking], feeds, [0] * len(lacking))
+        _forward(lacking, feeds, [0] * len(lacking))
         share = (perf_counter() - start) / len(lacking)
         for stream, feed in zip(lacking, feeds, strict=True):
             stream.fed(len(feed), share)
@@ -84,9 +85,8 @@ def _work_out(streams: list[Stream]) -> None:
     for stream, plan, drafts in drafted:
         stream.told(plan, drafts[0])
     clock.append(perf_counter())
-    caches = [stream.sequence.cache for stream, _, _ in drafted]
     feeds = [s.sequence.tokens[s.sequence.cache.pointer :] + list(d[0].tokens) for s, _, d in drafted]
-    rows = streams[0].engine.target_runner.forward_rows(caches, feeds, [len(d[0].tokens) + 1 for _, _, d in drafted])
+    rows = _forward([s for s, _, _ in drafted], feeds, [len(d[0].tokens) + 1 for _, _, d in drafted])
     clock.append(perf_counter())
     spent = ((clock[1] - clock[0]) / len(drafted), (clock[2] - clock[1]) / len(drafted))
     for (stream, plan, (proposal, forced)), logits_RV in zip(drafted, rows, strict=True):
@@ -94,6 +94,12 @@ def _work_out(streams: list[Stream]) -> None:
             stream.judge(plan, proposal, forced, fit_width(logits_RV, stream.sequence.vocab), spent, len(drafted))
         except SpecDecError as error:
             stream.error = error
+
+
+def _forward(streams: list[Stream], feeds: list[list[int]], keeps: list[int]) -> list[Tensor]:
+    """Feed all streams in one forward of the target; hidden states go where a drafter will read them."""
+    caches, hidden = [s.sequence.cache for s in streams], [s.sequence.hidden for s in streams]
+    return streams[0].engine.target_runner.forward_rows(caches, feeds, keeps, hidden)
 
 
 def _propose(streams: list[Stream], plans: list[Plan]) -> list[Drafts | None]:

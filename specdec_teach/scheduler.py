@@ -190,7 +190,8 @@ class Scheduler:
         for request in self._requests:
             if request.admitted or not request.stream.waits:
                 continue
-            known = request.cache.known(request.stream.sequence.tokens[:-1])
+            sequence = request.stream.sequence
+            known = request.cache.known(sequence.tokens[:-1]) if sequence.hidden is None else 0
             room -= self._lacks(request) - known
             if len(running) == self._max_batch or room < len(running):
                 return

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Protocol, final
 
 from specdec_teach.caches.base import Cache
+from specdec_teach.hidden import Hidden
 from specdec_teach.noise import Noise
 from specdec_teach.policy import Policy
 from specdec_teach.sampling import Sampling
@@ -30,10 +31,11 @@ class Sequence:
 
     `tokens`: committed token ids, prompt included. `number`: the first draw number not used yet. `vocab`: how many ids
     the target knows. `row`: its place in a batch. `policy`: how logits become probabilities, of target and draft alike.
-    `draft`: whatever the drafter keeps for this sequence; only the drafter looks inside.
+    `draft`: whatever the drafter keeps for this sequence; only the drafter looks inside. `hidden`: the target's hidden
+    states that the drafter has not read yet, None for a drafter that reads none.
     """
 
-    __slots__ = ("cache", "draft", "noise", "number", "policy", "prompt_length", "row", "tokens", "vocab")
+    __slots__ = ("cache", "draft", "hidden", "noise", "number", "policy", "prompt_length", "row", "tokens", "vocab")
 
     def __init__(self, prompt: list[int], policy: Policy, noise: Noise, cache: Cache, vocab: int, row: int = 0) -> None:
         self.tokens = list(prompt)
@@ -45,6 +47,7 @@ class Sequence:
         self.row = row
         self.number = 0
         self.draft: DraftState | None = None
+        self.hidden: Hidden | None = None
 
     @property
     def sampling(self) -> Sampling:
@@ -61,9 +64,15 @@ class Sequence:
         """The committed tokens that the target has not computed, but for the last: that one opens the next cycle."""
         return self.tokens[self.cache.pointer : -1]
 
+    def trim(self) -> None:
+        """Forget the hidden states of whatever the target's cache was rolled back behind."""
+        if self.hidden is not None:
+            self.hidden.cut(self.cache.pointer)
+
     def fork(self, noise: Noise) -> Sequence:
         """Return an independent copy that takes its chances from `noise`."""
         twin = Sequence(self.tokens, self.policy, noise, self.cache.fork(), self.vocab, self.row)
         twin.prompt_length, twin.number = self.prompt_length, self.number
         twin.draft = None if self.draft is None else self.draft.fork()
+        twin.hidden = None if self.hidden is None else self.hidden.fork()
         return twin

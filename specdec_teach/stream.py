@@ -18,8 +18,9 @@ from torch import Tensor
 
 from specdec_kernels.errors import EngineFailure, SpecDecError
 from specdec_teach import events, rounds
-from specdec_teach.drafters.base import Proposal
+from specdec_teach.drafters.base import Proposal, features_of
 from specdec_teach.ending import Ending
+from specdec_teach.hidden import Hidden
 from specdec_teach.invariants import Watch
 from specdec_teach.limits import Limits
 from specdec_teach.noise import Noise
@@ -65,6 +66,8 @@ class Stream(Iterator[Cycle]):
         self._gamma, self._kept, self._now = gamma, record, False
         drafts = meta.speculate and limits.gamma(gamma, len(sequence.tokens)) > 0  # γ never grows along a text
         self.drafter = engine.drafter if drafts else None
+        if sequence.hidden is None and self.drafter is not None and (layers := features_of(self.drafter)):
+            sequence.hidden = Hidden(layers)
         self._prefill: Prefill | None = None
         self._drafted: int | None = None
         self._draft_ready = False
@@ -110,11 +113,15 @@ class Stream(Iterator[Cycle]):
         return rounds.run([self]) > 0
 
     def rewind(self) -> None:
-        """Leave nothing computed past what is committed, as after an interrupt; take over what others published."""
+        """Leave nothing computed past what is committed, as after an interrupt; take over what others published.
+
+        A request whose drafter reads hidden states takes nothing over: others' blocks hold keys and values only.
+        """
         sequence, settled = self.sequence, len(self.sequence.tokens) - 1
         if sequence.cache.pointer > settled:  # a rollback that moves nothing would give reserved blocks back
             sequence.cache.rollback(settled)
-        if sequence.cache.pointer == 0 and len(sequence.tokens) > 1:
+        sequence.trim()
+        if sequence.cache.pointer == 0 and len(sequence.tokens) > 1 and sequence.hidden is None:
             self._adopted = sequence.cache.adopt(sequence.tokens[:-1])
 
     def fed(self, count: int, seconds: float) -> None:
@@ -143,6 +150,8 @@ class Stream(Iterator[Cycle]):
         self.sequence.cache.release()
         self.sequence.cache.mark()
         self.sequence.draft = None
+        if self.sequence.hidden is not None:
+            self.sequence.hidden.clear()
         self.fits = self.chunk = self.at_step = None
         self._draft_ready = False
         self._fed = 0 if self._prefill is None else self._fed
@@ -216,6 +225,7 @@ class Stream(Iterator[Cycle]):
                 sequence.number = outcome.next_number
                 sequence.tokens.extend(outcome.emitted)
             sequence.cache.rollback(min(sequence.cache.pointer, len(sequence.tokens) - 1))
+            sequence.trim()
             sequence.cache.publish(sequence.tokens)
             if self.drafter is not None:
                 self.drafter.commit(sequence)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from specdec_teach.sequence import Sequence
 
-__all__ = ["Drafter", "Proposal"]
+__all__ = ["Drafter", "Proposal", "features_of"]
 
 
 @final
@@ -26,8 +26,18 @@ class Proposal:
     q_KV: Tensor | None = None
 
 
+def features_of(drafter: Drafter) -> tuple[int, ...]:
+    """Return which of the target's hidden states a drafter reads: its attribute `features`, or none without one.
+
+    Layers count as in `Hidden`. The states of every committed and computed position, and of no other, wait in
+    `sequence.hidden` until the drafter drops them.
+    """
+    layers: tuple[int, ...] = tuple(getattr(drafter, "features", ()))
+    return layers
+
+
 class Drafter(Protocol):
-    """Proposes the next tokens of sequences."""
+    """Proposes the next tokens of sequences. One that reads the target's hidden states says so (`features_of`)."""
 
     @property
     def name(self) -> str:

@@ -11,6 +11,7 @@ It does not know proposals, verification or sampling.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence as Items
 from typing import Any, cast, final
 
 import torch
@@ -23,6 +24,7 @@ from specdec_kernels.errors import EngineFailure, InvalidInput, shown, unknown_n
 from specdec_teach.caches import KINDS, BlockPool, Cache, SnapshotCache, new_cache
 from specdec_teach.decoder import CompactDecoder
 from specdec_teach.hf.rows import RowsLayer
+from specdec_teach.hidden import Hidden
 from specdec_teach.states import StateFeeder
 from specdec_teach.trial import cache_argument, context_of, differs, mixes_tokens, probe_ids
 
@@ -125,11 +127,14 @@ class ModelRunner:
         """
         return self.forward_rows([cache], [ids], [keep])[0]
 
-    def forward_rows(self, caches: list[Cache], ids: list[list[int]], keeps: list[int]) -> list[Tensor]:
+    def forward_rows(
+        self, caches: list[Cache], ids: list[list[int]], keeps: list[int], hidden: Items[Hidden | None] = ()
+    ) -> list[Tensor]:
         """Feed every sequence its own `ids`; return for each the logits `[keep, V]` of its last `keep`.
 
         One forward serves all of them where the model `shares`. Rows may differ in length and in pointer. All caches
-        move, or none does. EngineFailure as for `forward`.
+        move, or none does. `hidden`: for each sequence who takes its hidden states, all the same layers; or None.
+        EngineFailure as for `forward`.
         """
         for cache, fed, keep in zip(caches, ids, keeps, strict=True):
             if len(fed) < max(keep, 1):
@@ -139,18 +144,36 @@ class ModelRunner:
         for cache, fed in zip(caches, ids, strict=True):
             cache.reserve(len(fed))
         rows = list(zip(caches, ids, keeps, strict=True))
+        seen: dict[int, list[Tensor]] = {layer: [] for one in hidden if one is not None for layer in one.layers}
         with torch.inference_mode():
             if self._states is not None:
                 return self._by_state(self._states, rows)
             if self._compact is not None:
-                logits = self._compact(caches, ids, keeps)
+                logits = self._compact(caches, ids, keeps, seen)
             elif self.shares or len(caches) == 1:
-                logits = self._run(caches, ids, keeps)
+                logits = self._run(caches, ids, keeps, seen)
             else:
-                logits = [self._run([cache], [fed], [keep])[0] for cache, fed, keep in rows]
+                logits = [self._run([cache], [fed], [keep], seen)[0] for cache, fed, keep in rows]
+            for row, (one, cache) in enumerate(zip(hidden, caches, strict=False)):
+                if one is not None:
+                    one.put(cache.pointer, torch.cat([seen[layer][row] for layer in one.layers], dim=-1))
         for cache, fed in zip(caches, ids, strict=True):
             cache.advance(len(fed))
         return logits
+
+    def check_layers(self, layers: tuple[int, ...]) -> None:
+        """Refuse hidden states that this model does not have, or cannot hand on."""
+        wrong = next((layer for layer in layers if not 0 <= layer <= self.layers), None)
+        if wrong is not None:
+            raise InvalidInput(
+                f"the drafter reads hidden state {wrong} and the target has 0 to {self.layers}; give a drafter that "
+                "was made for this target"
+            )
+        if layers and not self.rolls_back:
+            raise InvalidInput(
+                f"the drafter reads hidden states, and {type(self.model).__name__} keeps a state of its own, whose "
+                "snapshots hold none; give another drafter"
+            )
 
     def refresh(self) -> None:
         """Look at the model again before a request begins: its weights or hooks may have changed."""
@@ -162,14 +185,18 @@ class ModelRunner:
         elif self._compact is None or weights != self._weights:
             self._compact, self._weights = CompactDecoder(self.model, self._backend), weights
 
-    def _run(self, caches: list[Cache], ids: list[list[int]], keeps: list[int]) -> list[Tensor]:
-        """Run one forward over all rows; no cache moves."""
+    def _run(
+        self, caches: list[Cache], ids: list[list[int]], keeps: list[int], seen: dict[int, list[Tensor]]
+    ) -> list[Tensor]:
+        """Run one forward over all rows; no cache moves. `seen` is given each row's hidden states `[T, N]`."""
         counts = [len(fed) for fed in ids]
         longest, past = max(counts), max(c.span(n) - n for c, n in zip(caches, counts, strict=True))
         plain = len(caches) == 1 and past == caches[0].pointer
         first = min([n - keep for n, keep in zip(counts, keeps, strict=True) if keep], default=longest - 1)
         device = self.model.device
         given: dict[str, Any] = {"logits_to_keep": longest - first} if self._rows else {}
+        if seen:
+            given["output_hidden_states"] = True
         if self._positions:
             positions = [
                 [c.pointer + min(at, n - 1) for at in range(longest)] for c, n in zip(caches, counts, strict=True)
@@ -190,6 +217,11 @@ class ModelRunner:
                 f"{self.name} returned logits of shape {tuple(logits.shape)}; "
                 f"expected [{len(caches)}, {longest - first}, V]"
             )
+        if seen and not getattr(out, "hidden_states", None):
+            raise EngineFailure(f"{self.name} hands out no hidden states, and the drafter reads them; give another one")
+        for layer, states in seen.items():
+            states_BTN = out.hidden_states[layer].to(logits.device)
+            states.extend(states_BTN[row, :count] for row, count in enumerate(counts))
         start = longest - logits.shape[1]
         return [logits[r, n - keep - start : n - start] for r, (n, keep) in enumerate(zip(counts, keeps, strict=True))]
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from specdec_teach import views
+from specdec_teach.comparison import Comparison, tell_apart
 from specdec_teach.records import from_plain, read_json, to_plain, write_json
 
 __all__ = [
@@ -281,3 +282,15 @@ class Trace:
     def four_steps(self, cycle: int = 0, *, dark: bool = False, width: float = 980) -> object:
         """Return a picture of one cycle: proposed, verified, judged, committed; as `identity` does."""
         return views.renderer().four_steps(self, cycle, dark=dark, width=width)
+
+    def to_png(self, path: str | os.PathLike[str], cycle: int = 0, *, scale: float = 2.0) -> Path:
+        """Write the still of one cycle as a PNG, `scale` pixels for each of its units, and return the path."""
+        return views.renderer().to_png(self, Path(path), cycle, scale)
+
+    def to_gif(self, path: str | os.PathLike[str], first: int = 0, last: int | None = None, *, seconds: float = 1.2) -> Path:
+        """Write the cycles from `first` to `last` (three when None) as an animated GIF, `seconds` a picture."""
+        return views.renderer().to_gif(self, Path(path), first, first + 2 if last is None else last, seconds)
+
+    def compare(self, other: Trace, names: tuple[str, str] | None = None) -> Comparison:
+        """Set this run beside another one: `.parting`, `.show()`, `.to_html(path)`; None finds `names` by itself."""
+        return Comparison(self, other, tell_apart(self, other) if names is None else names)

@@ -16,6 +16,7 @@ from specdec_kernels.errors import EngineFailure
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from specdec_teach.comparison import Comparison
     from specdec_teach.timeline import Timeline
     from specdec_teach.trace import Trace
 
@@ -41,6 +42,18 @@ class Renderer(Protocol):
 
     def four_steps(self, trace: Trace, cycle: int, *, dark: bool = False, width: float = 980) -> object:
         """Return a picture of one cycle in four steps."""
+
+    def to_png(self, trace: Trace, path: Path, cycle: int, scale: float) -> Path:
+        """Write one cycle as a PNG and return its path."""
+
+    def to_gif(self, trace: Trace, path: Path, first: int, last: int, seconds: float) -> Path:
+        """Write the cycles from `first` to `last` as an animated GIF and return its path."""
+
+    def show_comparison(self, pair: Comparison) -> object:
+        """Return a notebook object that plays two runs on one clock."""
+
+    def comparison_to_html(self, pair: Comparison, path: Path) -> Path:
+        """Write a self-contained page of two runs and return its path."""
 
     def show_timeline(self, timeline: Timeline) -> object:
         """Return a notebook object that plays a scheduler's run."""

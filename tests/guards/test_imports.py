@@ -16,10 +16,21 @@ ALLOWED: dict[str, set[str]] = {
     "specdec_kernels": {"specdec_kernels", "torch", "triton"},
     "specdec_kernels.errors": set(),
     "specdec_teach": {"specdec_kernels", "specdec_teach", "torch"},
-    "specdec_teach.trace": {"specdec_teach.views", "specdec_teach.records", "specdec_teach.table"},
+    "specdec_teach.trace": {
+        "specdec_teach.comparison",
+        "specdec_teach.views",
+        "specdec_teach.records",
+        "specdec_teach.table",
+    },
+    "specdec_teach.comparison": {"specdec_kernels.errors", "specdec_teach.trace", "specdec_teach.views"},
     "specdec_teach.timeline": {"specdec_teach.views", "specdec_teach.records"},
     "specdec_teach.records": {"specdec_kernels.errors"},
-    "specdec_teach.views": {"specdec_kernels.errors", "specdec_teach.trace", "specdec_teach.timeline"},
+    "specdec_teach.views": {
+        "specdec_kernels.errors",
+        "specdec_teach.comparison",
+        "specdec_teach.trace",
+        "specdec_teach.timeline",
+    },
     "specdec_teach.claims": {"specdec_teach.trace"},
     "specdec_teach.odds": {"specdec_teach.claims", "specdec_teach.trace"},
     "specdec_teach.invariants": {
@@ -58,6 +69,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "specdec_widgets": {
         "specdec_widgets",
+        "specdec_teach.comparison",
         "specdec_teach.trace",
         "specdec_teach.timeline",
         "specdec_teach.views",
@@ -67,6 +79,7 @@ ALLOWED: dict[str, set[str]] = {
         "traitlets",
         "IPython",
         "matplotlib",
+        "PIL",
         "plotly",
     },
 }

@@ -16,6 +16,7 @@ from specdec_widgets.rounds import round_of
 from specdec_widgets.stacks import identity, identity_of
 
 if TYPE_CHECKING:
+    from specdec_teach.comparison import Comparison
     from specdec_teach.timeline import Timeline
     from specdec_teach.trace import Trace
     from specdec_widgets.picture import Picture
@@ -47,6 +48,28 @@ class Views:
     def four_steps(self, trace: Trace, cycle: int, *, dark: bool = False, width: float = 980) -> Picture:
         """Return one cycle in four steps: proposed, verified, judged, committed."""
         return round_of(trace, cycle, dark=dark, width=width)
+
+    def to_png(self, trace: Trace, path: Path, cycle: int, scale: float) -> Path:
+        """Write the still of one cycle as a PNG and return its path."""
+        from specdec_widgets import raster
+
+        return page.write(raster.png(still.to_svg(trace, cycle), scale), path)
+
+    def to_gif(self, trace: Trace, path: Path, first: int, last: int, seconds: float) -> Path:
+        """Write the cycles from `first` to `last` as an animated GIF and return its path."""
+        from specdec_widgets import raster
+
+        return page.write(raster.gif(still.moments(trace, first, last), seconds), path)
+
+    def show_comparison(self, pair: Comparison) -> object:
+        """Return a notebook widget that plays two runs on one clock."""
+        from specdec_widgets.compare import ComparePlayer
+
+        return ComparePlayer(pair)
+
+    def comparison_to_html(self, pair: Comparison, path: Path) -> Path:
+        """Write a self-contained page of two runs and return its path."""
+        return page.comparison_to_html(pair, path)
 
     def show_timeline(self, timeline: Timeline) -> object:
         """Return a notebook widget that plays a scheduler's run: requests × steps, and the pool of blocks."""

@@ -16,14 +16,18 @@ from importlib.resources import files
 from pathlib import Path
 
 from specdec_kernels.errors import InvalidInput
+from specdec_teach.comparison import Comparison
 from specdec_teach.timeline import Timeline
 from specdec_teach.trace import Trace
 from specdec_widgets import blocks
 from specdec_widgets.serving import heading
 from specdec_widgets.still import image
-from specdec_widgets.words import describe
+from specdec_widgets.words import describe, mark
 
-__all__ = ["asset", "page", "timeline_page", "timeline_to_html", "to_html"]
+__all__ = [
+    "asset", "comparison_page", "comparison_to_html", "page", "payload", "timeline_page", "timeline_to_html", "to_html",
+    "write",
+]  # fmt: skip
 
 POLICY = "default-src 'none'; script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; img-src data:"
 
@@ -52,7 +56,7 @@ const url = URL.createObjectURL(new Blob([text("player")], { type: "text/javascr
 import(url).then(({ mount, memory }) => {
   URL.revokeObjectURL(url);
   const run = JSON.parse(text("DATA"));
-  mount(document.querySelector("main"), memory({ DATA: run, step: 0, status: "", can_rerun: false }));
+  mount(document.querySelector("main"), memory({ DATA: run, step: 0, clock: "forwards", status: "", can_rerun: false }));
   const page = document.documentElement, dark = matchMedia("(prefers-color-scheme: dark)");
   document.querySelector(".top button").addEventListener("click", () => {
     page.dataset.theme = (page.dataset.theme ?? (dark.matches ? "dark" : "light")) === "dark" ? "light" : "dark";
@@ -92,6 +96,17 @@ def timeline_page(timeline: Timeline) -> str:
     )
 
 
+def payload(pair: Comparison) -> dict[str, object]:
+    """Return what the view of two runs draws from."""
+    return {"names": list(pair.names), "runs": [pair.first.to_dict(), pair.second.to_dict()]}
+
+
+def comparison_page(pair: Comparison) -> str:
+    """Return the whole page of two runs as text."""
+    title = "Two runs on one clock: " + " and ".join(mark(name) for name in pair.names)
+    return _document(title, "pair", payload(pair), "compare", image(pair.first) + image(pair.second), "a cycle of each")
+
+
 def _document(title: str, kind: str, run: dict[str, object], module: str, still: str, what: str) -> str:
     data = json.dumps(run, ensure_ascii=True, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     script = asset(f"{module}.js").replace("</script", "<\\/script")
@@ -119,18 +134,24 @@ def _document(title: str, kind: str, run: dict[str, object], module: str, still:
 
 def to_html(trace: Trace, path: str | os.PathLike[str]) -> Path:
     """Write the page to `path`, whole or not at all, and return the path; InvalidInput when it cannot be written."""
-    return _write(page(trace), Path(path))
+    return write(page(trace), Path(path))
 
 
 def timeline_to_html(timeline: Timeline, path: str | os.PathLike[str]) -> Path:
     """Write the page of a Timeline as `to_html` does."""
-    return _write(timeline_page(timeline), Path(path))
+    return write(timeline_page(timeline), Path(path))
 
 
-def _write(text: str, target: Path) -> Path:
+def comparison_to_html(pair: Comparison, path: str | os.PathLike[str]) -> Path:
+    """Write the page of two runs as `to_html` does."""
+    return write(comparison_page(pair), Path(path))
+
+
+def write(content: str | bytes, target: Path) -> Path:
+    """Write a file whole or not at all and return its path; InvalidInput when it cannot be written."""
     part = target.with_name(target.name + ".part")
     try:
-        part.write_text(text, encoding="utf-8")
+        part.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
         part.replace(target)
     except OSError as error:
         raise InvalidInput(

@@ -1,13 +1,15 @@
 """Draw one cycle of a Trace as a still: the tokens, both caches with their pointers, the ledger, one sentence.
 
 Invariant: the same trace and cycle give the same SVG text, byte for byte; timings are left out for that reason.
-It shows the state after the rewind, and knows nothing of the steps in between.
+A still shows the state after the rewind; `moments` shows the stages before it too, for a moving picture.
 """
 
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from html import escape
 
 from specdec_kernels.errors import InvalidInput
@@ -22,15 +24,20 @@ from specdec_widgets.words import (
     decisive,
     labels,
     mark,
+    moment_sentence,
     subscript,
     summary,
     telling,
 )  # fmt: skip
 
-__all__ = ["data_uri", "image", "to_svg"]
+__all__ = ["LONGEST", "Stage", "data_uri", "image", "moments", "to_svg"]
 
 MARGIN, GUTTER, WIDTH = 24.0, 116.0, 980.0
 FONT, CHIP, CELL = 13.0, 28.0, 22.0
+LONGEST = 50
+"""The most cycles that one moving picture shows."""
+
+PROPOSAL = ("", "/amber", "amber", "", "ink")
 LOOK = {
     "accepted": ("✓", "green-tint", "green", "", "green-ink"),
     "rejected": ("✗", "red-tint", "red", "", "red-ink"),
@@ -39,6 +46,18 @@ LOOK = {
     "correction": ("↺", "blue-tint", "blue", "", "blue-ink"),
     "bonus": ("★", "purple-tint", "purple", "", "purple-ink"),
 }
+
+
+class Stage(IntEnum):
+    """How far a cycle has come when it is drawn."""
+
+    PROPOSED = 0
+    VERIFIED = 1
+    JUDGED = 2
+    REWOUND = 3
+
+
+NAMES = ("drafts", "target forward", "verdicts", "commit and rewind")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +80,28 @@ class Columns:
 
 def to_svg(trace: Trace, cycle: int) -> str:
     """Return the still of the cycle with index `cycle`; InvalidInput when the trace does not hold it."""
-    found = next((c for c in trace.cycles if c.index == cycle), None) if not isinstance(cycle, bool) else None
-    if found is None:
-        if not trace.cycles:
-            raise InvalidInput(f"cannot draw cycle {cycle!r}: this run has no cycle; generate at least one token")
-        allowed = f"{trace.cycles[0].index} to {trace.cycles[-1].index}"
+    return _draw(trace, _find(trace, cycle), Stage.REWOUND, "")
+
+
+def moments(trace: Trace, first: int, last: int) -> Sequence[str]:
+    """Return the stills of every stage of the cycles with the indices `first` to `last`, those that the trace holds."""
+    start = _find(trace, first).index
+    if isinstance(last, bool) or not isinstance(last, int) or not start <= last < start + LONGEST:
         raise InvalidInput(
-            f"cannot draw cycle {cycle!r}: this trace holds the cycles {allowed}; give one of these numbers"
+            f"cannot draw the cycles {first!r} to {last!r}; give a last one from {start} to {start + LONGEST - 1}"
         )
-    return _draw(trace, found)
+    cycles = [c for c in trace.cycles if start <= c.index <= last]
+    return [_draw(trace, c, s, NAMES[s]) for c in cycles for s in Stage if c.proposed or s != Stage.PROPOSED]
+
+
+def _find(trace: Trace, cycle: int) -> Cycle:
+    found = next((c for c in trace.cycles if c.index == cycle), None) if not isinstance(cycle, bool) else None
+    if found is not None:
+        return found
+    if not trace.cycles:
+        raise InvalidInput(f"cannot draw cycle {cycle!r}: this run has no cycle; generate at least one token")
+    allowed = f"{trace.cycles[0].index} to {trace.cycles[-1].index}"
+    raise InvalidInput(f"cannot draw cycle {cycle!r}: this trace holds the cycles {allowed}; give one of these numbers")
 
 
 def image(trace: Trace) -> str:
@@ -86,35 +118,41 @@ def data_uri(svg: str) -> str:
     return "data:image/svg+xml;base64," + base64.b64encode(svg.encode("utf-8")).decode("ascii")
 
 
-def _draw(trace: Trace, cycle: Cycle) -> str:
+def _draw(trace: Trace, cycle: Cycle, stage: Stage, name: str) -> str:
     cols = _columns(trace, cycle)
     width = max(WIDTH, cols.edges[-1] + MARGIN)
     chosen = decisive(cycle)
-    sentence = _sentence(trace, cycle, cols)
+    sentence = whole = _sentence(trace, cycle, cols)
+    if stage != Stage.REWOUND:
+        sentence = moment_sentence(cycle, stage, cols.text[cycle.committed_before - 1 - cols.first], cols.drafts)
     told = wrap(sentence, int((width - 2 * MARGIN) / 8.4))
     lanes = 344.0 if cycle.draft_kv is not None else 282.0
     ledger = bars.height(trace, cycle, chosen)
     owned = wrap(blocks_sentence(cycle.blocks), int((width - 2 * MARGIN) / 7.3)) if cycle.blocks else ()
-    foot = lanes + 21 * len(told) + (19 * len(owned) + 6 if owned else 0) + 18
+    room = len(wrap(whole, int((width - 2 * MARGIN) / 8.4)))
+    foot = lanes + 21 * room + (19 * len(owned) + 6 if owned else 0) + 18
     total = foot + (ledger + 22 if ledger else 0) + 8
 
     c = Canvas()
     c.box(0.5, 0.5, width - 1, total - 1, "white", stroke="line", r=8)
-    _header(c, trace, cycle, width)
-    _tokens(c, cycle, cols, len(trace.prompt))
-    _rows(c, cycle, cols)
-    _tape(c, trace, cycle, cols, "target KV", cycle.target_kv, 228)
-    if cycle.blocks is not None:
+    _header(c, trace, cycle, width, name)
+    _tokens(c, cycle, cols, stage)
+    if stage >= Stage.VERIFIED:
+        _rows(c, cycle, cols, stage)
+    _tape(c, trace, cycle, cols, "target KV", cycle.target_kv, 228, stage)
+    if cycle.blocks is not None and stage == Stage.REWOUND:
         _borders(c, cycle.blocks, cols, 228)
     if cycle.draft_kv is not None:
-        _tape(c, trace, cycle, cols, "draft KV", cycle.draft_kv, 290)
+        _tape(c, trace, cycle, cols, "draft KV", cycle.draft_kv, 290, stage)
     for i, line in enumerate(told):
         c.text(MARGIN, lanes + 16 + 21 * i, line, size=15)
-    for i, line in enumerate(owned):
-        c.text(MARGIN, lanes + 21 * len(told) + 18 + 19 * i, line, fill="quiet")
+    for i, line in enumerate(owned if stage == Stage.REWOUND else ()):
+        c.text(MARGIN, lanes + 21 * room + 18 + 19 * i, line, fill="quiet")
     y = foot
     if ledger:
         c.path(f"M{MARGIN:.1f} {y:.1f}H{width - MARGIN:.1f}", stroke="line", wide=1)
+    if stage < Stage.JUDGED:
+        return c.close(width, total, f"Cycle {cycle.index} of a speculative decoding run", sentence)
     if chosen is not None:
         bars.draw_decision(
             c, trace, cycle, chosen, cols.drafts[chosen.position - 1], MARGIN, y + 14, width - 2 * MARGIN
@@ -159,7 +197,7 @@ def _columns(trace: Trace, cycle: Cycle) -> Columns:
     return Columns(first, tuple(text[first:]), tuple(drafts), tuple(edges))
 
 
-def _header(c: Canvas, trace: Trace, cycle: Cycle, width: float) -> None:
+def _header(c: Canvas, trace: Trace, cycle: Cycle, width: float, name: str) -> None:
     temperature = trace.meta.sampling.get("temperature")
     heat = "greedy" if temperature == 0 else "T unknown" if temperature is None else f"T = {mark(str(temperature))}"
     span = f"cycles {trace.cycles[0].index}–{trace.cycles[-1].index}"
@@ -167,7 +205,11 @@ def _header(c: Canvas, trace: Trace, cycle: Cycle, width: float) -> None:
     exact = {True: [], False: ["not lossless"], None: ["lossless or not is unknown"]}[trace.meta.lossless]
     flags = ["forced"] * (trace.meta.forced is not None) + exact
     c.text(MARGIN, 34, f"cycle {cycle.index}", size=18, bold=True)
-    c.text(MARGIN + 24 + 11 * len(f"cycle {cycle.index}"), 34, " · ".join(flags), fill="red-ink", bold=True)
+    x = MARGIN + 24 + 11 * len(f"cycle {cycle.index}")
+    if name:
+        c.text(x, 34, name, size=15, fill="blue-ink", bold=True)
+        x += 24 + 9.6 * len(name)
+    c.text(x, 34, " · ".join(flags), fill="red-ink", bold=True)
     c.text(width - MARGIN, 34, facts, fill="quiet", anchor="end")
 
 
@@ -184,78 +226,94 @@ def _chip(
     c.text(center, y + 19, shown, mono=True, anchor="middle", struck=struck, fill="quiet" if dash == "4 3" else "ink")
 
 
-def _tokens(c: Canvas, cycle: Cycle, cols: Columns, prompt: int) -> None:
+def _tokens(c: Canvas, cycle: Cycle, cols: Columns, stage: Stage) -> None:
     for y, name in ((77, "position"), (103, "text"), (155, "drafts"), (203, "rows")):
         c.text(MARGIN, y, name, fill="quiet")
     length, stop = cycle.committed_before, cols.first + len(cols.edges) - 1
     for at in range(cols.first, stop):
         x, w = cols.edge(at), cols.edge(at + 1) - cols.edge(at)
         c.text(x + w / 2, 77, str(at), size=12, fill="quiet", anchor="middle")
-        if at < cycle.committed_after:
-            pending = at == cycle.committed_after - 1
+        waiting = {Stage.PROPOSED: length - 1, Stage.REWOUND: cycle.committed_after - 1}.get(stage)
+        kind = LOOK.get(cycle.last_kind, ("✓", "none", "ink", "", "green-ink"))
+        if at < (cycle.committed_after if stage == Stage.REWOUND else length):
             look = ("", "fill", "none", "", "ink") if at < length else ("✓", "fill", "none", "", "green-ink")
-            if pending:
-                kind = LOOK.get(cycle.last_kind, ("✓", "none", "ink", "", "green-ink"))
-                look = (kind[0], kind[1], kind[2], "5 3", kind[4])
+            if at == waiting:
+                look = ("", "none", "ink", "5 3", "ink") if at < length else (kind[0], kind[1], kind[2], "5 3", kind[4])
                 c.text(x + w / 2, 62, "pending", size=12, anchor="middle")
             _chip(c, x, 84, w, cols.text[at - cols.first], look)
+        elif stage == Stage.JUDGED and cycle.last is not None and at == length + cycle.accepted:
+            _chip(c, x, 84, w, cols.text[at - cols.first], kind)
         if length <= at < length + len(cycle.proposed):
             d = cycle.decisions[at - length]
             c.text(x + w / 2, 129, subscript("d", d.position), size=12, fill="quiet", anchor="middle")
-            _chip(c, x, 136, w, cols.drafts[at - length], LOOK[d.status], struck=d.status == "rejected")
+            judged = stage >= Stage.JUDGED
+            struck = judged and d.status == "rejected"
+            _chip(c, x, 136, w, cols.drafts[at - length], LOOK[d.status] if judged else PROPOSAL, struck=struck)
 
 
-def _rows(c: Canvas, cycle: Cycle, cols: Columns) -> None:
+def _rows(c: Canvas, cycle: Cycle, cols: Columns, stage: Stage) -> None:
     count = len(cycle.proposed)
     for i in range(count + 1):
         at = cycle.committed_before - 1 + i
         status = cycle.decisions[i].status if i < count else "bonus" if cycle.last_kind == "bonus" else "unused"
+        if stage == Stage.VERIFIED:
+            status = "open"
         x, w = cols.edge(at), cols.edge(at + 1) - cols.edge(at)
         dash = "3 3" if status in ("unused", "cut") else ""
         c.box(x + 2, 189, w - 4, 20, "none", stroke="purple" if status == "bonus" else "line", r=10, dash=dash, wide=1)
         c.text(x + w / 2, 203, f"row {i}", size=12, fill="quiet", anchor="middle")
         stroke = {"accepted": "green", "rejected": "red", "bonus": "purple"}.get(status, "stale")
-        if i < count or status == "bonus":
+        if i < count or status == "bonus":  # a row without a verdict points at its draft alone
             c.arrow(x + w / 2, 189, cols.middle(at + 1) - 6, 166 if i < count else 114, stroke=stroke, dash=dash)
 
 
-def _tape(c: Canvas, trace: Trace, cycle: Cycle, cols: Columns, name: str, kv: KV, y: float) -> None:
-    """Slots after the rewind, with the pointer's way through the cycle written under the lane's name."""
+def _tape(
+    c: Canvas, trace: Trace, cycle: Cycle, cols: Columns, name: str, kv: KV, y: float, stage: Stage
+) -> None:
+    """The slots in a stage, with the pointer's way through the cycle so far written under the lane's name."""
+    fed = stage >= (Stage.VERIFIED if name[0] == "t" else Stage.PROPOSED)
+    way = [kv.before, *([kv.written] if fed else []), *([kv.after] if stage == Stage.REWOUND else [])]
+    pointer, committed = way[-1], cycle.committed_after if stage == Stage.REWOUND else cycle.committed_before
+    valid = min(pointer, kv.after if stage == Stage.REWOUND else cycle.committed_before)
     earlier = [
         k for o in trace.cycles if o.index < cycle.index and (k := o.target_kv if name[0] == "t" else o.draft_kv)
     ]
-    top = max([kv.written, *(k.written for k in earlier)])
+    top = max([kv.written if fed else kv.before, *(k.written for k in earlier)])
     c.text(MARGIN, y + 15, name, fill="quiet")
-    c.text(MARGIN, y + 33, f"{kv.before} → {kv.written} → {kv.after}", size=12, fill="quiet")
+    c.text(MARGIN, y + 33, " → ".join(map(str, way)), size=12, fill="quiet")
     for at in range(cols.first, cols.first + len(cols.edges) - 1):
         x, w = cols.edge(at) + 1.5, cols.edge(at + 1) - cols.edge(at) - 3
-        if at < kv.after:
+        if at < valid:
             c.box(x, y, w, CELL, "valid", r=2)
         elif at < top:
-            c.box(x, y, w, CELL, "/stale", stroke="stale", r=2, dash="4 3", wide=1)
+            new = at < pointer
+            if new:
+                c.box(x, y, w, CELL, "/amber", stroke="amber", r=2)
+            else:
+                c.box(x, y, w, CELL, "/stale", stroke="stale", r=2, dash="4 3", wide=1)
             j = at - cycle.committed_before
-            if at < kv.written:
+            if fed and at < kv.written:
                 label = cols.drafts[j] if 0 <= j < len(cols.drafts) else cols.text[at - cols.first] if j < 0 else ""
                 c.text(
                     x + w / 2,
                     y + 15,
                     label,
                     size=12,
-                    fill="quiet",
+                    fill="ink" if new else "quiet",
                     anchor="middle",
                     mono=True,
-                    struck=True,
+                    struck=not new,
                     width=w - 4,
                 )
         else:
             c.box(x, y, w, CELL, "none", stroke="line", r=2, wide=1)
-            if at < cycle.committed_after:
+            if at < committed:
                 c.text(x + w / 2, y + 15, "no KV", size=12, fill="quiet", anchor="middle")
-    x, high = cols.edge(kv.after), cols.edge(kv.written)
+    x, high = cols.edge(pointer), cols.edge(kv.written)
     c.path(f"M{x:.1f} {y - 4:.1f}V{y + CELL + 5:.1f}", stroke="ink", wide=2.4)
     c.path(f"M{x - 6:.1f} {y + CELL + 14:.1f}L{x:.1f} {y + CELL + 4:.1f}L{x + 6:.1f} {y + CELL + 14:.1f}Z", fill="ink")
-    c.text(x - 10, y + CELL + 16, f"C = {kv.after}", bold=True, anchor="end")
-    if kv.written > kv.after:
+    c.text(x - 10, y + CELL + 16, f"C = {pointer}", bold=True, anchor="end")
+    if stage == Stage.REWOUND and kv.written > kv.after:
         c.path(f"M{high:.1f} {y + CELL + 7:.1f}v8", stroke="blue-ink", wide=1.6)
         c.arrow(high, y + CELL + 11, x + 11, y + CELL + 11, stroke="blue-ink", wide=1.6)
         c.text(high + 6, y + CELL + 15, f"rewind {kv.written - kv.after}", size=12, fill="blue-ink", bold=True)

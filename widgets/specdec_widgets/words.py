@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from specdec_teach.trace import Blocks, Cycle, Decision, Trace
 
 __all__ = [
-    "blocks_sentence", "clip", "columns", "cycle_sentence", "decisive", "describe", "labels", "listed", "mark", "num",
-    "plural", "quote", "subscript", "summary", "telling",
+    "blocks_sentence", "clip", "columns", "cycle_sentence", "decisive", "describe", "labels", "listed", "mark",
+    "moment_sentence", "num", "plural", "quote", "subscript", "summary", "telling",
 ]  # fmt: skip
 
 BYTES = re.compile(r"(?:<0x[0-9A-Fa-f]{2}>)+")
@@ -190,6 +190,22 @@ def cycle_sentence(trace: Trace, cycle: Cycle, tokens: Sequence[str], drafts: Se
         else:
             why = f": {word} is rejected"
     return f"{kept}{why}, and {last} corrects it; {after}."
+
+
+def moment_sentence(cycle: Cycle, stage: int, pending: str, drafts: Sequence[str]) -> str:
+    """Say what a stage before the rewind shows: 0 the drafts, 1 the target's forward, 2 the verdicts."""
+    named = [f"{subscript('d', i)} = {quote(draft)}" for i, draft in enumerate(drafts, 1)]
+    if stage == 0:
+        return f"The drafter proposes {listed(named)}; {quote(pending)} is pending."
+    if stage == 1:
+        over = f"{quote(pending)} and {plural(len(drafts), 'draft')}" if drafts else f"{quote(pending)} alone"
+        move = f"its pointer jumps from {cycle.target_kv.before} to {cycle.target_kv.written}"
+        return f"The target runs one forward over {over}: {plural(len(drafts) + 1, 'row')} of logits; {move}."
+    rejected = next((d for d in cycle.decisions if d.status == "rejected"), None)
+    said = f"{cycle.accepted} of {len(drafts)} drafts are accepted" if drafts else "Nothing was proposed"
+    if rejected is not None:
+        return f"{said}: {named[rejected.position - 1]} is rejected, and the correction takes its place."
+    return f"{said}{'' if cycle.last is None else f', and row {len(drafts)} gives one token more'}."
 
 
 def blocks_sentence(blocks: Blocks) -> str:

@@ -40,6 +40,14 @@ export const bar = (cls, share) => {
 
 const UNJUDGED = { proposed: "not judged yet", cut: "behind the end of the text", unused: "discarded: never judged" };
 const UNKNOWN = "p, q and u are unknown: whoever ran this did not record them";
+
+/** A line over a bar, with what it stands for below. */
+function line(at, what) {
+  const node = el("b", "u", el("span", "", what));
+  node.style.left = (Math.max(0, Math.min(1, at)) * 100).toFixed(2) + "%";
+  return node;
+}
+
 const PARTS = [["min", "both"], ["excess-p", "p only"], ["excess-q over", "q only"]];
 
 /** The ledger's elements for its data; `test` is the acceptance test in words. */
@@ -58,10 +66,7 @@ export function drawLedger(data, words) {
     const testStrip = el("div", "strip test"), t = d.accept_probability;
     testStrip.append(el("p", "", judged ? words : UNJUDGED[data.state]));
     if (judged && d.u !== null && t !== null) {
-      const axis = el("div", "axis", bar("accept", t), bar("reject", 1 - t)), u = el("b", "u", el("span", "", "u"));
-      u.style.left = (d.u * 100).toFixed(2) + "%";
-      axis.append(u);
-      testStrip.append(axis);
+      testStrip.append(el("div", "axis", bar("accept", t), bar("reject", 1 - t), line(d.u, "u")));
     } else if (judged) testStrip.append(el("div", "axis", d.accepted ? bar("accept", 1) : bar("reject", 1)));
     else testStrip.append(el("div", "axis none"));
     const beta = el("span", "beta", `reject β = ${num(Math.max(0, 1 - d.alpha))}`);
@@ -75,6 +80,7 @@ export function drawLedger(data, words) {
     const th = el("th", name === "" || name === "p over q" ? "plot" : name, name);
     th.scope = "col";
     if (name === "p over q" && data.known) th.append(...PARTS.map(([cls, text]) => el("span", "part", el("i", cls), text)));
+    if (name === "p over q" && data.threshold !== null) th.append(el("span", "part", el("i", "at"), "u · q"));
     thead.append(th);
   }
   table.append(el("thead", "", thead));
@@ -91,6 +97,9 @@ export function drawLedger(data, words) {
       if (data.known) plot.append(el("div", "bars", bar("min", min / top), bar("excess-q over", (q - min) / top)));
       else plot.append(el("div", "bars", bar("excess-q", q / top)));
     }
+    const shown = el("div", "shown", ...plot.childNodes);
+    if (r.role === "proposed" && data.threshold !== null) shown.append(line(data.threshold / top, ""));
+    plot.append(shown);
     const cells = last ? [num(r.p)] : [num(r.p), num(r.q), num(r.min)];
     const tr = el("tr", r.role, label, plot, ...cells.map((v) => el("td", "n", v)));
     const share = el("div", "bars", bar("residual", (r.residual ?? 0) / most));

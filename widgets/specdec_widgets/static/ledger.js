@@ -24,7 +24,7 @@ export function ledger(trace, m, frame, selected) {
   const d = c.decisions[selected - 1], state = d ? standing(c, frame, selected) : null;
   if (!d || !state) return null;
   const mine = m.drafts[frame.cycle][selected - 1], place = { position: selected, row: selected - 1, label: mine };
-  if (d.p === null) return { kind: "decision", ...place, state, known: false, unknown: true, d, rows: [], rest: {} };
+  if (d.p === null) return { kind: "decision", ...place, state, known: false, unknown: true, threshold: null, d, rows: [], rest: {} };
   const known = since(frame, "target"), drawn = d.status === "rejected" && since(frame, "last") ? c.last : null;
   const must = new Set([d.token, known && d.status === "rejected" ? c.last : d.token]);
   const weight = (r) => (known ? Math.max(r.p, r.q) : r.q);
@@ -41,7 +41,9 @@ export function ledger(trace, m, frame, selected) {
     q: left("q", 1), p: known ? left("p", 1) : null, min: known ? left("min", d.alpha) : null,
     residual: some ? left("residual", 1) : null,
   };
-  return { kind: "decision", ...place, state, known, d, rows, rest };
+  const judged = known && (state === "accepted" || state === "rejected"); // accepted where p reaches past u · q
+  const threshold = judged && d.u !== null && trace.meta.verify === "rejection" ? d.u * d.q : null;
+  return { kind: "decision", ...place, state, known, threshold, d, rows, rest };
 }
 
 /** The acceptance test in words: what was compared with what. */

@@ -9,37 +9,18 @@
 
 import { plural, prose } from "./words.js";
 import { button, el, forKernel, memory, option, put, watchTheme } from "./elements.js";
-import { focus, index, isGreedy, ORDER, since, standing, temperature } from "./steps.js";
+import { focus, index, ORDER, since, standing } from "./steps.js";
 import { ledger, test } from "./ledger.js";
 import { bar, drawLedger } from "./drawing.js";
 import { saver, transport } from "./transport.js";
 import { board, legend, milliseconds, totals } from "./board.js";
+import { flags, settings, stepName } from "./captions.js";
 
 export { memory };
 
-const STAGES = { catchup: "draft catches up", target: "target forward", end: "" };
 const KEYS = [
   ["← →", "step"], ["Shift ← →", "cycle"], ["Home End", "first, last step"], ["R", "next rejection"], ["1 … 9", "a draft in the ledger"],
 ];
-
-/** A step's name: the cycle, and the stage in it. @returns {[string, string]} */
-export function stepName(trace, frame) {
-  const c = trace.cycles[frame.cycle], drawn = c?.last_kind === "correction" ? "correction" : c?.proposed.length ? "bonus" : "next token";
-  const cycle = frame.stage === "prefill" ? "before cycle " + (trace.cycles[0]?.index ?? 0) : frame.stage === "end" ? "end" : "cycle " + c.index;
-  return [cycle, frame.stage === "last" ? drawn : STAGES[frame.stage] ?? frame.stage];
-}
-
-/** How the run was made, in a few words. */
-export function settings(trace, gamma) {
-  const heat = isGreedy(trace) ? "greedy" : temperature(trace) === null ? "T unknown" : "T = " + Number(temperature(trace));
-  return [`γ = ${gamma}`, heat, trace.meta.verify + " rule"];
-}
-
-/** What a reader must know before believing the run. @returns {string[]} */
-export function flags(trace) {
-  const said = { true: [], false: ["not lossless"] }[trace.meta.lossless] ?? ["lossless or not is unknown"], { forced } = trace.meta;
-  return Number.isInteger(forced) ? [forced ? `forced: reject at ${forced}` : "forced: accept all", ...said] : said;
-}
 
 /** The step at which the next cycle starts, or the one before. */
 export function cycleStep(frames, at, direction) {
@@ -162,7 +143,7 @@ export function mount(host, store) {
       const shares = Object.entries(c.seconds), sum = shares.reduce((n, [, v]) => n + v, 0);
       const axis = el("div", "axis time", ...shares.map(([name, v]) => bar("t-" + name, sum ? v / sum : 0)));
       parts.push(el("h3", "", "time of this cycle", el("span", "n", milliseconds(sum))), axis,
-        el("ul", "times", ...shares.map(([name, v]) => el("li", "", el("i", "key t-" + name), name, el("span", "n", milliseconds(v))))));
+        el("ul", "times", ...shares.map(([name, v]) => el("li", "", el("i", "key t-" + name), name, el("span", "n", (v * 1000).toFixed(v < 0.01 ? 2 : 1))))));
     }
     parts.push(el("h3", "", trace.dropped ? `since cycle ${trace.cycles[0]?.index ?? 0}` : "so far"));
     const line = ([name, value]) => el("div", "", el("dt", "", name), el("dd", "", value));

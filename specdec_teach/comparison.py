@@ -54,7 +54,9 @@ class Comparison:
         names = self.names
         fits = len(names) == 2 and all(isinstance(name, str) and name.strip() for name in names)
         if not fits or names[0] == names[1]:
-            raise InvalidInput(f"cannot call the two runs {names!r}; give two different names, as in ('plain', 'γ = 4')")
+            raise InvalidInput(
+                f"cannot call the two runs {names!r}; give two different names, as in ('plain', 'γ = 4')"
+            )
 
     @property
     def parting(self) -> int | None:

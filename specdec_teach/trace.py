@@ -287,7 +287,9 @@ class Trace:
         """Write the still of one cycle as a PNG, `scale` pixels for each of its units, and return the path."""
         return views.renderer().to_png(self, Path(path), cycle, scale)
 
-    def to_gif(self, path: str | os.PathLike[str], first: int = 0, last: int | None = None, *, seconds: float = 1.2) -> Path:
+    def to_gif(
+        self, path: str | os.PathLike[str], first: int = 0, last: int | None = None, *, seconds: float = 1.2
+    ) -> Path:
         """Write the cycles from `first` to `last` (three when None) as an animated GIF, `seconds` a picture."""
         return views.renderer().to_gif(self, Path(path), first, first + 2 if last is None else last, seconds)
 

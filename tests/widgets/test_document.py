@@ -86,9 +86,11 @@ def test_page_has_language_title_heading_and_fits() -> None:
     assert len(text) - len(json.dumps(TIMELINES["typical"].to_dict())) < 400_000
 
 
-@pytest.mark.parametrize("name", ["player.js", "timeline.js"])
+@pytest.mark.parametrize("name", ["player.js", "timeline.js", "compare.js"])
 def test_module_is_plain(name: str) -> None:
     code = asset(name)
+    declared = re.findall(r"^(?:export )?(?:const|let|function) (\w+)", code, re.M)
+    assert len(declared) == len(set(declared)), "modules that are put into one file may not share a name"
     assert not re.search(
         r"\b(innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval|fetch|XMLHttpRequest|Math\.random)\b", code
     )

@@ -14,10 +14,11 @@ import pytest
 from specdec_teach.timeline import Timeline
 from specdec_teach.trace import Blocks, Trace
 from specdec_widgets import pool, serving, tiles
+from specdec_widgets.page import payload
 from specdec_widgets.steps import steps
 from specdec_widgets.words import blocks_sentence, labels, num
 from tests.widgets.timelines import TIMELINES
-from tests.widgets.traces import CASES
+from tests.widgets.traces import CASES, build
 
 HERE = Path(__file__).parent
 ODD = (
@@ -53,14 +54,20 @@ def told(timeline: Timeline) -> dict[str, object]:
     return {"timeline": timeline.to_dict(), "steps": out, "shown": shown}
 
 
+def node() -> str:
+    """Node's program: the one on the path, else the one that playwright brings for its own use."""
+    found = shutil.which("node")
+    if found is None:
+        driver = pytest.importorskip("playwright._impl._driver", reason="no node: `apt-get install nodejs`")
+        found = driver.compute_driver_executable()[0]
+    return found
+
+
 def node_test(name: str, variable: str, path: Path, data: object) -> None:
     """Run one file of node's tests with the data in a file that `variable` names."""
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("node is missing: the views' unit tests did NOT run; on Debian: apt-get install nodejs")
     path.write_text(json.dumps(data), encoding="utf-8")
     done = subprocess.run(
-        [node, "--test", str(HERE / "js" / name)],
+        [node(), "--test", str(HERE / "js" / name)],
         env={**os.environ, variable: str(path)}, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
@@ -100,3 +107,18 @@ def test_player_module_under_node(tmp_path: Path) -> None:
         "numbers": [(value, num(value)) for value in numbers],
     }
     node_test("player.test.mjs", "SPECDEC_TRACES", tmp_path / "traces.json", data)
+
+
+def test_compare_module_under_node(tmp_path: Path) -> None:
+    honest = CASES["mixed"]
+    pairs = {
+        "broken": honest.compare(CASES["rejected_first"], ("honest", "broken")),
+        "plain": honest.compare(CASES["plain"]),
+        "same": honest.compare(honest),
+        "gamma": honest.compare(build(["ar", "aa", "r-", "aa", "ar"], gamma=2)),
+        "long": CASES["long"].compare(CASES["no_draft_cache"], ("long", "short")),
+        "empty": honest.compare(CASES["empty"]),
+        "hostile": CASES["hostile"].compare(CASES["eos_cut"]),
+    }
+    data = {name: {**payload(pair), "parting": pair.parting} for name, pair in pairs.items()}
+    node_test("compare.test.mjs", "SPECDEC_PAIRS", tmp_path / "pairs.json", data)

@@ -27,7 +27,7 @@ class ComparePlayer(anywidget.AnyWidget):
     _css = asset("player.css")
 
     pair = traitlets.Dict().tag(sync=True)
-    step = traitlets.Int(0, min=0).tag(sync=True)
+    step = traitlets.Int(0).tag(sync=True)
     clock = traitlets.Enum(["forwards", "seconds"], "forwards").tag(sync=True)
 
     def __init__(self, pair: Comparison) -> None:
@@ -44,13 +44,17 @@ class ComparePlayer(anywidget.AnyWidget):
         self.layout.close()
         super().close()
 
+    @traitlets.validate("step")
+    def _clamp(self, proposal: Mapping[str, Any]) -> int:
+        return max(0, int(proposal["value"]))
+
     def __repr__(self) -> str:
         runs = zip(self._record.names, (self._record.first, self._record.second), strict=True)
         told = "; ".join(f"{mark(name)}: {summary(trace).removeprefix('CyclePlayer: ')}" for name, trace in runs)
         where = self._record.parting
         return f"ComparePlayer: {told}; " + ("one text begins the other" if where is None else f"parting at {where}")
 
-    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], Mapping[str, Any]] | None:
+    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """The live view, and what a notebook keeps of it: a still of each run and one line of text."""
         live = super()._repr_mimebundle_(**kwargs)
         data, metadata = live if isinstance(live, tuple) else (live or {}, {})

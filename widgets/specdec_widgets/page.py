@@ -56,7 +56,8 @@ const url = URL.createObjectURL(new Blob([text("player")], { type: "text/javascr
 import(url).then(({ mount, memory }) => {
   URL.revokeObjectURL(url);
   const run = JSON.parse(text("DATA"));
-  mount(document.querySelector("main"), memory({ DATA: run, step: 0, clock: "forwards", status: "", can_rerun: false }));
+  const start = { DATA: run, step: 0, clock: "forwards", status: "", can_rerun: false };
+  mount(document.querySelector("main"), memory(start));
   const page = document.documentElement, dark = matchMedia("(prefers-color-scheme: dark)");
   document.querySelector(".top button").addEventListener("click", () => {
     page.dataset.theme = (page.dataset.theme ?? (dark.matches ? "dark" : "light")) === "dark" ? "light" : "dark";

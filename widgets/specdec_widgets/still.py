@@ -255,7 +255,7 @@ def _rows(c: Canvas, cycle: Cycle, cols: Columns, stage: Stage) -> None:
     count = len(cycle.proposed)
     for i in range(count + 1):
         at = cycle.committed_before - 1 + i
-        status = cycle.decisions[i].status if i < count else "bonus" if cycle.last_kind == "bonus" else "unused"
+        status: str = cycle.decisions[i].status if i < count else "bonus" if cycle.last_kind == "bonus" else "unused"
         if stage == Stage.VERIFIED:
             status = "open"
         x, w = cols.edge(at), cols.edge(at + 1) - cols.edge(at)
@@ -267,9 +267,7 @@ def _rows(c: Canvas, cycle: Cycle, cols: Columns, stage: Stage) -> None:
             c.arrow(x + w / 2, 189, cols.middle(at + 1) - 6, 166 if i < count else 114, stroke=stroke, dash=dash)
 
 
-def _tape(
-    c: Canvas, trace: Trace, cycle: Cycle, cols: Columns, name: str, kv: KV, y: float, stage: Stage
-) -> None:
+def _tape(c: Canvas, trace: Trace, cycle: Cycle, cols: Columns, name: str, kv: KV, y: float, stage: Stage) -> None:
     """The slots in a stage, with the pointer's way through the cycle so far written under the lane's name."""
     fed = stage >= (Stage.VERIFIED if name[0] == "t" else Stage.PROPOSED)
     way = [kv.before, *([kv.written] if fed else []), *([kv.after] if stage == Stage.REWOUND else [])]

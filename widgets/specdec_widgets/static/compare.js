@@ -29,7 +29,9 @@ export function parting(a, b) {
 /** When each step of a run happens, by a clock: "forwards" counts cycles, "seconds" the time since the first one. */
 export function times(trace, frames, clock) {
   if (clock === "forwards") {
-    return frames.map((f) => (f.stage === "end" ? trace.cycles.length : f.stage === "prefill" ? -1 : f.cycle) * 1e6 + (f.stage === "end" ? 0 : ORDER.indexOf(f.stage) * 1e4 + f.k));
+    const rank = (f) => ORDER.indexOf(f.stage === "end" ? "start" : f.stage) * 1e4 + f.k;
+    const cycle = (f) => ({ prefill: -1, end: trace.cycles.length })[f.stage] ?? f.cycle;
+    return frames.map((f) => cycle(f) * 1e6 + rank(f));
   }
   let start = 0, at = 0;
   return frames.map((f, i) => {
@@ -76,7 +78,7 @@ export function partingSentence(runs, { at, shared }) {
     const [a, b] = runs.map(({ m }) => m.ids.length);
     return a === b ? `Both runs commit the same ${plural(fresh, "new token")}.` : `The shorter run's ${plural(fresh, "new token")} are the beginning of the longer one's.`;
   }
-  const said = runs.map(({ m, name }) => `${quote(m.text[at])} in ${clip(name, 30)}`).join(", ");
+  const said = runs.map(({ m, name }) => `${clip(name, 30)} has ${quote(m.text[at])}`).join(", ");
   return `${fresh < 0 ? "The prompts part" : `The texts share ${plural(fresh, "new token")} and part`} at position ${at}: ${said}.`;
 }
 
@@ -164,7 +166,7 @@ export function mount(host, store) {
     const { t, steps } = moments[at], frames = runs.map(({ m }, i) => m.frames[steps[i]]);
     root.dataset.step = String(at);
     const forward = Math.max(0, Math.floor(t / 1e6));
-    put(time, clock === "seconds" ? milliseconds(t) : t < 0 ? "before forward 1" : frames.every((f) => f.stage === "end") ? "end" : `forward ${forward + 1}`);
+    put(time, clock === "seconds" ? milliseconds(t) : t < 0 ? "before the first forward" : frames.every((f) => f.stage === "end") ? "end" : `target forward ${forward + 1}`);
     deck.place(at, time.textContent);
     const sentences = sides.map((side, i) => {
       const run = runs[i], frame = frames[i], { trace, m } = run, c = trace.cycles[frame.cycle], [cycle, stage] = stepName(trace, frame);

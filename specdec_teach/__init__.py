@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from specdec_teach import events as events
     from specdec_teach import faults as faults
     from specdec_teach import invariants as invariants
+    from specdec_teach import labs as labs
     from specdec_teach import rules as rules
     from specdec_teach import testing as testing
     from specdec_teach import traces as traces
@@ -78,7 +79,7 @@ _HOME = {
     "load_pair": "specdec_teach.pairs",
     "play": "specdec_teach.play",
 }
-_MODULES = ("distributed", "events", "faults", "invariants", "rules", "testing", "traces")
+_MODULES = ("distributed", "events", "faults", "invariants", "labs", "rules", "testing", "traces")
 
 __all__ = sorted([*_HOME, *_MODULES])
 

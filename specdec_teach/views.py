@@ -15,6 +15,7 @@ from specdec_kernels.errors import EngineFailure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from collections.abc import Sequence as Items
 
     from specdec_teach.comparison import Comparison
     from specdec_teach.timeline import Timeline
@@ -54,6 +55,16 @@ class Renderer(Protocol):
 
     def comparison_to_html(self, pair: Comparison, path: Path) -> Path:
         """Write a self-contained page of two runs and return its path."""
+
+    def acceptance_lab(
+        self,
+        p: Items[float],
+        q: Items[float],
+        *,
+        labels: Items[str] | None = None,
+        draws: Callable[[Items[float], Items[float], int, int], Items[int]] | None = None,
+    ) -> object:
+        """Return a notebook object to move two laws; `draws(p, q, first, count)` gives first tokens of an engine."""
 
     def show_timeline(self, timeline: Timeline) -> object:
         """Return a notebook object that plays a scheduler's run."""

@@ -13,10 +13,11 @@ import pytest
 
 from specdec_teach.timeline import Timeline
 from specdec_teach.trace import Blocks, Trace
-from specdec_widgets import pool, serving, tiles
+from specdec_widgets import laws, pool, serving, tiles
 from specdec_widgets.page import payload
 from specdec_widgets.steps import steps
 from specdec_widgets.words import blocks_sentence, labels, num
+from tests.widgets.test_laws import some_laws
 from tests.widgets.timelines import TIMELINES
 from tests.widgets.traces import CASES, build
 
@@ -77,6 +78,18 @@ def test_timeline_module_under_node(tmp_path: Path) -> None:
     cases = {**TIMELINES, "crowd": replace(TIMELINES["crowd"], steps=TIMELINES["crowd"].steps[:60])}
     data = {name: told(timeline) for name, timeline in cases.items()}
     node_test("timeline.test.mjs", "SPECDEC_TIMELINES", tmp_path / "timelines.json", data)
+
+
+def test_lab_module_under_node(tmp_path: Path) -> None:
+    cases = [*some_laws(40), ([1.0, 0.0], [0.0, 1.0]), ([0.5, 0.5], [0.5, 0.5]), ([0.6, 0.3, 0.1], [0.0, 1.0, 0.0])]
+    data = [
+        {
+            "p": p, "q": q, "laws": laws.laws(p, q), "accepted": laws.accepted(p, q), "corrected": laws.corrected(p, q),
+            "off": {key: laws.distance(law, p) for key, law in laws.laws(p, q).items()},
+        }
+        for p, q in cases
+    ]  # fmt: skip
+    node_test("lab.test.mjs", "SPECDEC_LAWS", tmp_path / "laws.json", {"cases": data, "rules": laws.RULES})
 
 
 def test_player_module_under_node(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ It does not know how a run was made.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,6 +70,19 @@ class Views:
     def comparison_to_html(self, pair: Comparison, path: Path) -> Path:
         """Write a self-contained page of two runs and return its path."""
         return page.comparison_to_html(pair, path)
+
+    def acceptance_lab(
+        self,
+        p: Sequence[float],
+        q: Sequence[float],
+        *,
+        labels: Sequence[str] | None = None,
+        draws: Callable[[Sequence[float], Sequence[float], int, int], Sequence[int]] | None = None,
+    ) -> object:
+        """Return the acceptance lab for a notebook; `draws(p, q, first, count)` gives first tokens of an engine."""
+        from specdec_widgets.acceptance import AcceptanceLab
+
+        return AcceptanceLab(p, q, labels=labels, draws=draws)
 
     def show_timeline(self, timeline: Timeline) -> object:
         """Return a notebook widget that plays a scheduler's run: requests × steps, and the pool of blocks."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Sequence
 from functools import cache
 from html import escape
 from importlib.resources import files
@@ -21,12 +22,13 @@ from specdec_teach.timeline import Timeline
 from specdec_teach.trace import Trace
 from specdec_widgets import blocks
 from specdec_widgets.serving import heading
+from specdec_widgets.stacks import identity
 from specdec_widgets.still import image
 from specdec_widgets.words import describe, mark
 
 __all__ = [
-    "asset", "comparison_page", "comparison_to_html", "page", "payload", "timeline_page", "timeline_to_html", "to_html",
-    "write",
+    "asset", "comparison_page", "comparison_to_html", "lab_page", "lab_to_html", "page", "payload", "timeline_page",
+    "timeline_to_html", "to_html", "write",
 ]  # fmt: skip
 
 POLICY = "default-src 'none'; script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; img-src data:"
@@ -47,6 +49,9 @@ h1 { font-size: 1.15rem; font-weight: 600; margin: 0; overflow-wrap: anywhere; }
   .specdec-player:not([data-projector]) { font-size: 17px; } }
 noscript img { max-width: 100%; }
 """
+
+STYLED = ("lab", "timeline")
+"""The modules with a style sheet of their own beside the player's."""
 
 IMPORT = re.compile(r'^import \{[^}]*\} from "\./([\w.]+)";\n', re.MULTILINE)
 
@@ -108,10 +113,24 @@ def comparison_page(pair: Comparison) -> str:
     return _document(title, "pair", payload(pair), "compare", image(pair.first) + image(pair.second), "a cycle of each")
 
 
+def lab_page(p: Sequence[float], q: Sequence[float], labels: Sequence[str] | None = None) -> str:
+    """Return the acceptance lab of two laws as a page; it draws nothing, since a page has no engine."""
+    names = [str(i) for i in range(len(p))] if labels is None else list(labels)
+    still, lab = identity(p, q, labels=names), {"p": list(p), "q": list(q), "labels": names}
+    return _document("Acceptance lab: p, q and six rules", "lab", lab, "lab", still.image, "what two laws make")
+
+
+def lab_to_html(
+    p: Sequence[float], q: Sequence[float], path: str | os.PathLike[str], *, labels: Sequence[str] | None = None
+) -> Path:
+    """Write the acceptance lab to `path` as `to_html` does."""
+    return write(lab_page(p, q, labels), Path(path))
+
+
 def _document(title: str, kind: str, run: dict[str, object], module: str, still: str, what: str) -> str:
     data = json.dumps(run, ensure_ascii=True, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     script = asset(f"{module}.js").replace("</script", "<\\/script")
-    style = asset("player.css") + (asset("timeline.css") if module == "timeline" else "")
+    style = asset("player.css") + (asset(f"{module}.css") if module in STYLED else "")
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -124,7 +143,7 @@ def _document(title: str, kind: str, run: dict[str, object], module: str, still:
 <body>
 <div class="top"><h1>{escape(title)}</h1><button type="button">light / dark</button></div>
 <main></main>
-<noscript><p>This page plays the run with JavaScript; here is {what} as a picture.</p>{still}</noscript>
+<noscript><p>This page moves with JavaScript; here is {what} as a picture.</p>{still}</noscript>
 <script type="text/plain" id="player">{script}</script>
 <script type="application/json" id="{kind}">{data}</script>
 <script>{BOOT.replace("DATA", kind)}</script>

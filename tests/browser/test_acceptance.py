@@ -1,0 +1,156 @@
+"""The acceptance lab in a real browser, on a page of its own and with a stand-in for the kernel."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specdec_widgets.laws import corrected, distance, laws
+from specdec_widgets.page import lab_to_html
+from specdec_widgets.words import num
+from tests.browser.contrast import CONTRAST
+
+ROOT = ".specdec-lab"
+P, Q = [0.6, 0.3, 0.1], [0.2, 0.5, 0.3]
+DRAWN = {"counts": [310, 160, 45], "path": [[20, 0.12], [160, 0.06], [515, 0.02]], "running": False}
+VALUES = f"() => [...document.querySelectorAll('{ROOT} [role=slider]')].map(e => [e.dataset.which, +e.ariaValueNow])"
+SMALLEST = """() => Math.min(...[...document.querySelectorAll('.specdec-lab *')]
+  .filter(e => [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim()) && e.checkVisibility())
+  .map(e => parseFloat(getComputedStyle(e).fontSize)))"""
+
+
+def open_lab(page: Any, tmp_path: Path, labels: list[str] | None = None, *, live: bool = False) -> None:
+    path = lab_to_html(P, Q, tmp_path / "lab.html", labels=labels or ["by", "the", "fox"])
+    if live:  # what a kernel would keep in the store
+        text = path.read_text(encoding="utf-8")
+        path.write_text(
+            text.replace("can_rerun: false", "can_rerun: true, drawn: " + json.dumps(DRAWN)), encoding="utf-8"
+        )
+    page.goto(path.as_uri())
+    page.wait_for_selector(ROOT)
+
+
+def drawn_laws(page: Any) -> tuple[list[float], list[float]]:
+    seen = page.evaluate(VALUES)
+    return [v for which, v in seen if which == "p"], [v for which, v in seen if which == "q"]
+
+
+def shows(page: Any) -> None:
+    """Table and towers follow from the bars that are drawn."""
+    p, q = drawn_laws(page)
+    for key, law in laws(p, q).items():
+        row = page.locator(f"tr.{key} .v").all_inner_texts()
+        assert row == [num(x) for x in law], key
+        off = page.inner_text(f"tr.{key} .off")
+        assert off.split()[1] == (num(distance(law, p)) if distance(law, p) > 5e-4 else "0")
+    towers = page.eval_on_selector_all(".stack .gain", "e => e.map(x => x.getBoundingClientRect().height)")
+    scale = page.eval_on_selector(".cols", "e => e.clientHeight")
+    gained = corrected(p, q)
+    if sum(gained) > 0.01:
+        shares = [height / sum(towers) for height in towers]
+        assert shares == pytest.approx([g / sum(gained) for g in gained], abs=3 / scale)
+
+
+def test_bars_move_by_keys_and_everything_follows(page: Any, recorded: Any, tmp_path: Path) -> None:
+    open_lab(page, tmp_path)
+    shows(page)
+    page.locator("[data-which=p][data-token='0']").focus()
+    for _ in range(5):
+        page.keyboard.press("ArrowDown")
+    assert drawn_laws(page)[0] == pytest.approx([0.55, 0.3375, 0.1125], abs=1e-3)
+    page.keyboard.press("Shift+ArrowUp")
+    page.locator("[data-which=q][data-token='2']").focus()
+    page.keyboard.press("Home")
+    assert drawn_laws(page)[1] == pytest.approx([0.2 / 0.7, 0.5 / 0.7, 0], abs=1e-3)
+    assert sum(drawn_laws(page)[0]) == pytest.approx(1, abs=2e-3)
+    assert "α = " in page.inner_text(".narration")
+    page.select_option(".preset", "four tokens")
+    assert page.locator("[role=slider]").count() == 8
+    shows(page)
+    page.select_option(".preset", "the same")
+    assert "every draft is accepted" in page.inner_text(".narration")
+    page.click("text=swap p and q")
+    assert recorded.errors == []
+    assert all(url.startswith(("file:", "blob:", "data:")) for url in recorded.requests)
+
+
+def test_bars_move_by_pointer(page: Any, recorded: Any, tmp_path: Path) -> None:
+    open_lab(page, tmp_path)
+    box = page.locator("[data-which=q][data-token='0']").bounding_box()
+    x, base = box["x"] + box["width"] / 2, box["y"] + box["height"]
+    page.mouse.move(x, base - 40)
+    page.mouse.down()
+    page.mouse.move(x, base - box["height"] / 2, steps=5)
+    page.mouse.up()
+    p, q = drawn_laws(page)
+    assert p == P
+    assert q[0] == pytest.approx(0.35, abs=0.02)  # half of the scale, which ends at .70
+    assert sum(q) == pytest.approx(1, abs=2e-3)
+    page.mouse.move(x, base - 10)
+    assert drawn_laws(page)[1] == q
+    shows(page)
+    assert recorded.errors == []
+
+
+def test_without_an_engine_it_says_so_and_with_one_it_shows_the_draws(page: Any, recorded: Any, tmp_path: Path) -> None:
+    open_lab(page, tmp_path)
+    assert not page.is_visible(".engine")
+    assert "in a notebook" in page.inner_text(ROOT)
+    open_lab(page, tmp_path, live=True)
+    assert page.locator("tr.engine .v").all_inner_texts() == [num(c / 515) for c in DRAWN["counts"]]  # type: ignore[attr-defined]
+    assert page.inner_text(".count").startswith("515 draws of the engine: off by ")
+    assert page.locator(".curve .bias").count() == 4
+    assert page.is_disabled("text=stop")
+    assert recorded.errors == []
+
+
+def test_every_stop_by_tab_and_no_trap(page: Any, tmp_path: Path) -> None:
+    open_lab(page, tmp_path, live=True)
+    page.focus(ROOT)
+    inside, stops = f"document.querySelector('{ROOT}').contains(document.activeElement)", 0
+    while page.evaluate(inside):
+        page.keyboard.press("Tab")
+        stops += 1
+        assert stops < 30
+    assert stops >= 12
+    page.focus(ROOT)
+    page.keyboard.press("?")
+    assert page.is_visible(".keys")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement === document.body")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_reads_in_both_themes(browser: Any, tmp_path: Path, scheme: Any) -> None:
+    page = browser.new_page(color_scheme=scheme)
+    open_lab(page, tmp_path, live=True)
+    assert page.eval_on_selector(ROOT, "e => e.dataset.theme") == scheme
+    worst, where = page.eval_on_selector(ROOT, CONTRAST)
+    assert worst >= 4.5, where
+    page.close()
+
+
+@pytest.mark.parametrize("width", [320, 380, 760, 1280, 1920])
+@pytest.mark.parametrize("labels", [["by", "the", "fox"], ["</script><b>x", "\u202eevil\u2066", "long" * 2500]])
+def test_nothing_sticks_out_and_no_type_is_small(
+    browser: Any, recorded: Any, tmp_path: Path, width: int, labels: Any
+) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    recorded.watch(page)
+    open_lab(page, tmp_path, labels, live=True)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.evaluate(SMALLEST) >= 12
+    assert recorded.errors == []
+    page.close()
+
+
+def test_reduced_motion_moves_nothing(browser: Any, tmp_path: Path) -> None:
+    page = browser.new_page(reduced_motion="reduce")
+    open_lab(page, tmp_path, live=True)
+    moving = "e => e.filter(x => parseFloat(getComputedStyle(x).transitionDuration) > 0).length"
+    assert page.eval_on_selector_all(f"{ROOT} *", moving) == 0
+    page.close()

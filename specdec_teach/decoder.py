@@ -23,6 +23,8 @@ from specdec_kernels import backend as backends
 from specdec_teach.caches.base import Cache
 from specdec_teach.linear import Linear
 from specdec_teach.paged import PagedRows
+from specdec_teach.sight import hidden, positions
+from specdec_teach.tree import Parents
 
 __all__ = ["Attend", "CompactDecoder"]
 
@@ -76,17 +78,19 @@ class CompactDecoder:
         ids: Items[Items[int]],
         keeps: Items[int],
         seen: Seen | None = None,
+        trees: Items[Parents | None] | None = None,
     ) -> list[Tensor]:
         """Feed every sequence its own ids at its own pointer; return for each the logits `[keep, V]` of its last rows.
 
         The caches have room; keys and values are written, and no pointer is moved. `seen` is given the hidden states
-        `[T, N]` of every sequence.
+        `[T, N]` of every sequence. `trees`: the shape of a draft tree whose nodes are a sequence's last tokens, or None
+        (`specdec_teach.sight`).
         """
-        counts = [len(fed) for fed in ids]
+        counts, trees = [len(fed) for fed in ids], [None] * len(ids) if trees is None else trees
         x_TN = self._embedding(torch.tensor([t for fed in ids for t in fed], device=self._embedding.weight.device))
-        cos_T1D, sin_T1D = self._turns(caches, counts, x_TN)
+        cos_T1D, sin_T1D = self._turns(caches, counts, x_TN, trees)
         ends = list(accumulate(counts))
-        x_TN = self._through(x_TN, cos_T1D, sin_T1D, self._way(caches, counts, ends, x_TN), seen)
+        x_TN = self._through(x_TN, cos_T1D, sin_T1D, self._way(caches, counts, ends, x_TN, trees), seen)
         for states in (seen or {}).values():
             states[:] = torch.split(states[0], counts)
         rows = [x_TN[end - keep : end] for end, keep in zip(ends, keeps, strict=True)]
@@ -125,12 +129,15 @@ class CompactDecoder:
         """Return the logits `[R, V]` of finished rows."""
         return self._head(_norm(self._norm, x_RN))
 
-    def _way(self, caches: Items[Cache], counts: list[int], ends: list[int], like: Tensor) -> Attend:
+    def _way(
+        self, caches: Items[Cache], counts: list[int], ends: list[int], like: Tensor, trees: Items[Parents | None]
+    ) -> Attend:
         """Return how this forward attends: all rows at once where they lie, or one after the other."""
-        paged = PagedRows.of(caches, counts, like.device) if self._kernel else None
+        paged = PagedRows.of(caches, counts, like.device, trees) if self._kernel else None
         if paged is not None:
             return paged.attend
-        masks = [{w: self._mask(c, n, w, like) for w in self._windows} for c, n in zip(caches, counts, strict=True)]
+        rows = zip(caches, counts, trees, strict=True)
+        masks = [{w: self._mask(c, n, w, like, tree) for w in self._windows} for c, n, tree in rows]
         spans = [slice(end - count, end) for end, count in zip(ends, counts, strict=True)]
 
         def gathered(layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float, window: int) -> Tensor:
@@ -142,18 +149,29 @@ class CompactDecoder:
 
         return gathered
 
-    def _turns(self, caches: Items[Cache], counts: Items[int], like: Tensor) -> tuple[Tensor, Tensor]:
+    def _turns(
+        self, caches: Items[Cache], counts: Items[int], like: Tensor, trees: Items[Parents | None]
+    ) -> tuple[Tensor, Tensor]:
         """Return cos and sin `[T, 1, D]` of every token's position."""
         last = max(cache.pointer + count for cache, count in zip(caches, counts, strict=True))
         if last > len(self._cos_PD) or self._cos_PD.dtype != like.dtype or self._cos_PD.device != like.device:
             self._cos_PD, self._sin_PD = self.turns(max(256, 2 * last))
-        spans = [slice(cache.pointer, cache.pointer + count) for cache, count in zip(caches, counts, strict=True)]
+        spans = [
+            slice(cache.pointer, cache.pointer + count)
+            if tree is None
+            else torch.tensor(positions(cache.pointer + count, tree)[cache.pointer :], device=like.device)
+            for cache, count, tree in zip(caches, counts, trees, strict=True)
+        ]
         cos_TD, sin_TD = (torch.cat([table[span] for span in spans]) for table in (self._cos_PD, self._sin_PD))
         return cos_TD[:, None], sin_TD[:, None]
 
-    def _mask(self, cache: Cache, count: int, window: int, like: Tensor) -> Tensor | None:
+    def _mask(self, cache: Cache, count: int, window: int, like: Tensor, tree: Parents | None) -> Tensor | None:
         """Return what is added to the scores `[T, S]`, −inf where a key must not be read; None where all are read."""
         pointer, width = cache.pointer, cache.span(count)
+        if tree is not None:
+            hidden_TS = hidden(pointer, count, tree, window, like.device)
+            hidden_TS = F.pad(hidden_TS, (0, width - pointer - count), value=True)
+            return like.new_zeros(count, width).masked_fill_(hidden_TS, -torch.inf)
         if count == 1 and width == pointer + 1 and (window == 0 or width <= window):
             return None
         places_T1 = torch.arange(pointer, pointer + count, device=like.device)[:, None]

@@ -25,13 +25,14 @@ from torch import Tensor
 from specdec_kernels.errors import EngineFailure, InvalidInput, SpecDecError, shown
 from specdec_kernels.rejection import residual
 from specdec_teach.caches import Cache
-from specdec_teach.drafters.base import Drafter, Proposal, features_of
+from specdec_teach.drafters.base import Branching, Drafter, Proposal, features_of
 from specdec_teach.engine import Engine
 from specdec_teach.hidden import Hidden
 from specdec_teach.noise import Noise
 from specdec_teach.rules import Rule, Verdict
 from specdec_teach.rules.kernel import ByKernel
 from specdec_teach.sequence import Sequence
+from specdec_teach.tree import Parents
 
 __all__ = ["group", "shared"]
 
@@ -72,8 +73,8 @@ def shared(engine: Engine, *, timeout: float = 60.0) -> Engine:
 
     Every process runs the same requests in the same order; each gets the whole result. The draft model is whole, and
     only the first process runs it. `timeout`: the seconds that one process waits for another in a cycle.
-    InvalidInput outside a `group`, and for a draft model that is split; EngineFailure, while it runs, when the
-    processes were given different tokens, or when one of them ends or does not answer.
+    InvalidInput outside a `group`, for a draft model that is split and for draft trees; EngineFailure, while it runs,
+    when the processes were given different tokens, or when one of them ends or does not answer.
     """
     if not dist.is_available() or not dist.is_initialized():
         raise InvalidInput("there are no other processes to share with; use it inside `with sd.distributed.group():`")
@@ -81,6 +82,10 @@ def shared(engine: Engine, *, timeout: float = 60.0) -> Engine:
         raise InvalidInput(
             f"the model of the drafter {engine.drafter.name} is split over the processes and only the first one "
             "drafts; load the draft whole: load_pair(TARGET, draft=DRAFT, tensor_parallel=True)"
+        )
+    if isinstance(engine.drafter, Branching):
+        raise InvalidInput(
+            f"the drafter {engine.drafter.name} grows trees and the processes tell each other chains; use another one"
         )
     model, limit = engine.target_runner.model, _seconds(timeout)
     mesh: Any = getattr(model, "_device_mesh", None)
@@ -202,12 +207,17 @@ class _Target:
         return self.forward_rows([cache], [ids], [keep])[0]
 
     def forward_rows(
-        self, caches: list[Cache], ids: list[list[int]], keeps: list[int], hidden: Items[Hidden | None] = ()
+        self,
+        caches: list[Cache],
+        ids: list[list[int]],
+        keeps: list[int],
+        hidden: Items[Hidden | None] = (),
+        trees: Items[Parents | None] | None = None,
     ) -> list[Tensor]:
         """See `ModelRunner.forward_rows`."""
         self._link.agree([(c.pointer, fed, keep) for c, fed, keep in zip(caches, ids, keeps, strict=True)])
         with self._link.waiting():
-            rows: list[Tensor] = self._inner.forward_rows(caches, ids, keeps, hidden)
+            rows: list[Tensor] = self._inner.forward_rows(caches, ids, keeps, hidden, trees)
         return rows
 
 
@@ -291,7 +301,7 @@ class _Rule:
     def __init__(self, inner: Rule, link: _Link) -> None:
         self._inner, self._link = inner, link
         self.name, self.lossless = inner.name, inner.lossless
-        self.by_number, self.by_position = inner.by_number, inner.by_position
+        self.by_number, self.by_position, self.branches = inner.by_number, inner.by_position, False
 
     def judge(self, proposal: Proposal, p_RV: Tensor, noise: Noise, first: int) -> Verdict:
         """See `Rule.judge`; `law_V` is not sent, but worked out again from the rows."""

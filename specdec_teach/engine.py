@@ -25,7 +25,7 @@ from specdec_teach.asking import (
     prompt_ids,
 )
 from specdec_teach.caches import BlockPool
-from specdec_teach.drafters.base import Drafter, features_of
+from specdec_teach.drafters.base import Drafter, features_of, spare_nodes
 from specdec_teach.ending import Ending
 from specdec_teach.events import Observer
 from specdec_teach.grammar import GrammarMasks
@@ -34,6 +34,7 @@ from specdec_teach.history import History
 from specdec_teach.limits import Limits
 from specdec_teach.noise import ForcedNoise
 from specdec_teach.parts import Parts
+from specdec_teach.refusals import can_branch, can_force
 from specdec_teach.result import Result
 from specdec_teach.rules import Rule, rule_of
 from specdec_teach.rules.kernel import ByKernel, judged_by
@@ -60,8 +61,9 @@ class Engine:
     `backend`: who judges under an exact rule; "auto" is the Triton kernel on a GPU, else torch; "triton" without a GPU
     needs its interpreter. `debug`: check the invariants of every cycle as it ends. `observers`: objects with
     `on_event(event)`, told everything (`specdec_teach.events`).
+    Where the drafter grows trees, γ is the most drafts below each other.
     InvalidInput: a model that cannot be rolled back or is in training mode, a drafter that does not fit, γ < 0,
-    an unknown rule or cache.
+    an unknown rule or cache, trees under a rule or over a target that takes chains alone.
     """
 
     def __init__(
@@ -88,6 +90,7 @@ class Engine:
         if drafter is not None:
             drafter.check(self.target_runner.vocab)
             self.target_runner.check_layers(features_of(drafter))
+            can_branch(drafter, self.rule, self.target_runner)
         self.drafter = drafter
         self.tokenizer = tokenizer
         self.cache = self.target_runner.layout(cache)
@@ -228,7 +231,7 @@ class Engine:
         asked = self.gamma if gamma is None else count("gamma", gamma, 0, "0 or more, or None for the engine's own")
         drafter = self.drafter if speculate else None
         if reject_at is not None:
-            self._can_force(reject_at, asked if drafter else 0, sampling)
+            can_force(drafter, reject_at, asked if drafter else 0, self.rule, sampling)
         target = self.target_runner
         target.refresh()
         ids = prompt_ids(prompt, self.tokenizer, target.vocab)
@@ -257,8 +260,9 @@ class Engine:
         alone = pool is None
         if kind == "paged" and pool is None:
             pool = self.new_pool()
-        room = self.parts.cache(kind, max(limits.capacity, len(ids)), pool)
-        sequence = Sequence(ids, self.parts.policy(sampling, history), noise, room, target.vocab, row)
+        room = self.parts.cache(kind, max(limits.capacity, len(ids)) + spare_nodes(drafter, asked), pool)
+        by_position = self.rule.by_position
+        sequence = Sequence(ids, self.parts.policy(sampling, history), noise, room, target.vocab, row, by_position)
         stream = Stream(self, sequence, limits, ending, meta, asked, keep, trace is not False)
         if alone:
             self._fits([stream])
@@ -272,21 +276,11 @@ class Engine:
         """Refuse requests that could run out of blocks together."""
         if self.cache != "paged" or self.blocks is None:
             return
-        wanted = sum(-(-stream.limits.capacity // self.block_size) for stream in streams)
+        wanted = sum(-(-stream.sequence.cache.capacity // self.block_size) for stream in streams)
         if wanted > self.blocks:
             raise InvalidInput(
                 f"{len(streams)} prompt(s) can need {wanted} blocks of {self.block_size} tokens and blocks="
                 f"{self.blocks}; give more blocks, a smaller max_new_tokens, or use sd.Scheduler for a batch"
-            )
-
-    def _can_force(self, reject_at: object, gamma: int, sampling: Sampling) -> None:
-        """Refuse a forced rejection that cannot happen."""
-        at = count("reject_at", reject_at, 0, "the draft to reject, from 1, or 0 to accept all")
-        if gamma == 0 or at > gamma:
-            raise InvalidInput(f"reject_at={at} cannot happen with {gamma} drafts a cycle; raise gamma")
-        if not (self.rule.by_number or sampling.greedy_now):
-            raise InvalidInput(
-                f"reject_at={at} cannot be forced under the rule {self.rule.name}; use rejection or block"
             )
 
     def _why_lossy(self, reject_at: int | None) -> str:

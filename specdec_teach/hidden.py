@@ -9,6 +9,7 @@ It does not know layers, or what is read out of a state.
 
 from __future__ import annotations
 
+from collections.abc import Sequence as Items
 from typing import final
 
 import torch
@@ -70,6 +71,18 @@ class Hidden:
         """Forget the states of position `to` and all behind it."""
         if self._rows_RW is not None and to < self.stop:
             self._rows_RW = self._rows_RW[: max(to - self.start, 0)]
+
+    def compact(self, start: int, kept: Items[int]) -> None:
+        """Of the states from position `start` on keep those at `kept` (rising), moved together behind `start`.
+
+        >>> hidden = Hidden((2,))
+        >>> hidden.put(0, torch.arange(4.0)[:, None])
+        >>> hidden.compact(1, [1, 3]); hidden.rows_RW.flatten().tolist()
+        [0.0, 1.0, 3.0]
+        """
+        if self._rows_RW is not None:
+            stay = [at - self.start for at in (*range(self.start, start), *kept) if at >= self.start]
+            self._rows_RW = self._rows_RW[stay]
 
     def drop(self, to: int) -> None:
         """Forget the states before position `to`: they were read and are not wanted again."""

@@ -18,6 +18,7 @@ from torch import Tensor
 from specdec_kernels.errors import EngineFailure, InvalidInput, shown
 from specdec_teach.grammar import GrammarMasks
 from specdec_teach.sampling import Sampling
+from specdec_teach.tree import Parents, path_to
 
 __all__ = ["History"]
 
@@ -86,8 +87,10 @@ class History:
         history = cls(sampling, prompt, vocab, eos, banned, rolls_back, grammar)
         return history if history._per_row or history._always is not None else None
 
-    def apply(self, logits_RV: Tensor, prefix: Items[int], drafts: Items[int]) -> Tensor:
-        """Return the logits `[R, V]` with every row changed by its own prefix."""
+    def apply(
+        self, logits_RV: Tensor, prefix: Items[int], drafts: Items[int], parents: Parents | None = None
+    ) -> Tensor:
+        """Return the logits `[R, V]` with every row changed by its own prefix; see `Policy.scores`."""
         logits_RV = logits_RV if logits_RV.dtype == torch.float64 else logits_RV.float()
         if self._always is not None:
             logits_RV = logits_RV + self._always.to(logits_RV)
@@ -95,21 +98,33 @@ class History:
             return logits_RV
         rows = []
         for index, row_V in enumerate(logits_RV):
-            ids = [*prefix, *drafts[:index]]
+            ids = [*prefix, *_way(drafts, parents, index - 1)]
             for step in self._per_row:
                 row_V = step(row_V, ids)
             rows.append(row_V)
         return torch.stack(rows)
 
-    def legal(self, prefix: Items[int], drafts: Items[int]) -> int:
-        """Return how many of `drafts` the grammar allows behind `prefix`; all of them where there is none."""
-        return len(drafts) if self._grammar is None else self._grammar.legal(prefix[self._prompt_length :], drafts)
+    def legal(self, prefix: Items[int], drafts: Items[int], parents: Parents | None = None) -> tuple[int, ...]:
+        """Return which of `drafts` the grammar allows where they stand; all of them where there is none."""
+        grammar, every = self._grammar, range(len(drafts))
+        if grammar is None:
+            return tuple(every)
+        new = prefix[self._prompt_length :]
+        if parents is None:
+            return tuple(every[: grammar.legal(new, drafts)])
+        ways = [_way(drafts, parents, node) for node in every]
+        return tuple(node for node, way in enumerate(ways) if grammar.legal(new, way) == len(way))
 
     def _counts(self, row_V: Tensor, ids: list[int], sampling: Sampling) -> Tensor:
         """Subtract both count penalties for the tokens said since the prompt."""
         said = torch.tensor(ids[self._prompt_length :], dtype=torch.int64, device=row_V.device)
         counts_V = torch.zeros_like(row_V).index_add_(0, said, torch.ones_like(said, dtype=row_V.dtype))
         return row_V - sampling.frequency_penalty * counts_V - sampling.presence_penalty * (counts_V > 0)
+
+
+def _way(drafts: Items[int], parents: Parents | None, node: int) -> Items[int]:
+    """Return the drafts from the first to `node`, both included; none for −1."""
+    return drafts[: node + 1] if parents is None else [drafts[at] for at in path_to(parents, node)]
 
 
 def _always(sampling: Sampling, vocab: int) -> Tensor | None:

@@ -18,10 +18,12 @@ from torch import Tensor
 from specdec_kernels.attention import paged_attention
 from specdec_teach.caches import Cache, ContiguousCache, PagedCache
 from specdec_teach.caches.store import SlotStore
+from specdec_teach.sight import hidden
+from specdec_teach.tree import Parents
 
 __all__ = ["PagedRows"]
 
-_LONGEST = 16
+_LONGEST, _MOST = 16, 64
 
 
 @final
@@ -38,6 +40,7 @@ class PagedRows:
         tables: list[tuple[int, ...]],
         pointers: list[int],
         slots: list[Tensor],
+        trees: Items[Parents | None],
         device: torch.device,
     ) -> None:
         self._store, self._size = store, size
@@ -49,23 +52,36 @@ class PagedRows:
         rows = [(row, at) for row, n in enumerate(counts) for at in range(n)]
         self._row_T, self._at_T = torch.tensor(rows, device=device).T
         self._longest = max(counts)
+        self._trees_BNN = None
+        if any(tree is not None for tree in trees):
+            self._trees_BNN = torch.zeros(len(counts), self._longest, self._longest, dtype=torch.bool, device=device)
+            for row, (n, tree) in enumerate(zip(counts, trees, strict=True)):
+                self._trees_BNN[row, :n, :n] = ~hidden(0, n, tree or (), 0, device)
 
     @classmethod
-    def of(cls, caches: Items[Cache], counts: Items[int], device: torch.device) -> PagedRows | None:
-        """Return the rows of these caches, None where they have to be gathered."""
-        if max(counts) > _LONGEST:
+    def of(
+        cls, caches: Items[Cache], counts: Items[int], trees: Items[Parents | None], device: torch.device
+    ) -> PagedRows | None:
+        """Return the rows of these caches, None where they have to be gathered.
+
+        `trees`: as for `CompactDecoder`. One whose nodes lie in the cache already has to be.
+        """
+        grown = [tree is not None for tree in trees]
+        if max(counts) > (_MOST if any(grown) else _LONGEST):
+            return None
+        if any(tree is not None and len(tree) > n for tree, n in zip(trees, counts, strict=True)):
             return None
         pointers = [cache.pointer for cache in caches]
         only = caches[0] if len(caches) == 1 else None
         if isinstance(only, ContiguousCache) and only.kind == "contiguous":
             slots = torch.arange(only.pointer, only.pointer + counts[0])
-            return cls(only.store, only.capacity, [(0,)], pointers, [slots], device)
+            return cls(only.store, only.capacity, [(0,)], pointers, [slots], trees, device)
         paged = [cache for cache in caches if isinstance(cache, PagedCache)]
         if len(paged) < len(caches) or len({id(cache.pool) for cache in paged}) != 1:
             return None
         places = [cache.slots(cache.pointer, cache.pointer + n) for cache, n in zip(paged, counts, strict=True)]
         pool = paged[0].pool
-        return cls(pool.store, pool.size, [cache.table for cache in paged], pointers, places, device)
+        return cls(pool.store, pool.size, [cache.table for cache in paged], pointers, places, trees, device)
 
     def attend(self, layer: int, q_THD: Tensor, k_TGD: Tensor, v_TGD: Tensor, scale: float, window: int) -> Tensor:
         """Write the new keys and values of `layer`; return what every query reads, `[T, H·D]`."""
@@ -83,6 +99,7 @@ class PagedRows:
             block_size=self._size,
             counts=self._counts_B,
             scale=scale,
+            tree_mask=self._trees_BNN,
             window=window or None,
             backend="triton",
         )

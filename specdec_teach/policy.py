@@ -17,6 +17,7 @@ from torch import Tensor
 
 from specdec_teach.history import History
 from specdec_teach.sampling import Sampling
+from specdec_teach.tree import Parents
 
 __all__ = ["Policy", "fit_width", "logprobs", "processed"]
 
@@ -31,13 +32,18 @@ class Policy:
         self.sampling = sampling
         self._history = history
 
-    def scores(self, logits_RV: Tensor, prefix: Items[int], drafts: Items[int]) -> Tensor:
-        """Return logits `[R, V]` after penalties and bans; row r sees `prefix` and the first r of `drafts`."""
-        return logits_RV if self._history is None else self._history.apply(logits_RV, prefix, drafts)
+    def scores(
+        self, logits_RV: Tensor, prefix: Items[int], drafts: Items[int], parents: Parents | None = None
+    ) -> Tensor:
+        """Return logits `[R, V]` after penalties and bans; row r sees `prefix` and the first r of `drafts`.
 
-    def legal(self, prefix: Items[int], drafts: Items[int]) -> int:
-        """Return how many of `drafts` may follow `prefix` at all: a grammar cuts the others before the target runs."""
-        return len(drafts) if self._history is None else self._history.legal(prefix, drafts)
+        In a tree, whose shape `parents` is, row r sees `prefix` and the way to draft r − 1.
+        """
+        return logits_RV if self._history is None else self._history.apply(logits_RV, prefix, drafts, parents)
+
+    def legal(self, prefix: Items[int], drafts: Items[int], parents: Parents | None = None) -> tuple[int, ...]:
+        """Return which of `drafts` may stand where they do: a grammar cuts the others before the target runs."""
+        return tuple(range(len(drafts))) if self._history is None else self._history.legal(prefix, drafts, parents)
 
     def rows(self, logits_RV: Tensor, prefix: Items[int], drafts: Items[int] = ()) -> Tensor:
         """Return the probabilities `[R, V]` that are sampled from; row r sees `prefix` and the first r of `drafts`."""
@@ -73,21 +79,24 @@ def processed(logits_RV: Tensor, sampling: Sampling) -> Tensor:
     return p_RV
 
 
-def logprobs(scores_RV: Tensor, p_RV: Tensor, emitted: Items[int], sampling: Sampling) -> tuple[dict[int, float], ...]:
+def logprobs(
+    scores_RV: Tensor, p_RV: Tensor, rows: list[int], emitted: Items[int], sampling: Sampling
+) -> tuple[dict[int, float], ...]:
     """Return {id: log p} for each emitted token: the likeliest ids that were asked for, and the token itself.
 
-    `scores_RV` and `p_RV` `[R, V]`: a cycle's rows before and after `processed`. At temperature 0 the probabilities are
+    `scores_RV` and `p_RV` `[R, V]`: a cycle's rows before and after `processed`; `rows`: which of them the tokens come
+    from. At temperature 0 the probabilities are
     those of temperature 1 without filters, since one-hot rows have nothing to tell.
     """
     if not sampling.logprobs:
         return ()
-    logs_RV = (processed(scores_RV, Sampling()) if sampling.greedy_now else p_RV)[: len(emitted)].log()
+    logs_RV = (processed(scores_RV, Sampling()) if sampling.greedy_now else p_RV)[rows[: len(emitted)]].log()
     values_RN, ids_RN = logs_RV.topk(min(sampling.logprobs, logs_RV.shape[-1]), dim=-1)
-    rows = []
+    found = []
     for row, token in enumerate(emitted):
         best = zip(ids_RN[row].tolist(), values_RN[row].tolist(), strict=True)
-        rows.append({i: v for i, v in best if v > -math.inf} | {token: float(logs_RV[row, token])})
-    return tuple(rows)
+        found.append({i: v for i, v in best if v > -math.inf} | {token: float(logs_RV[row, token])})
+    return tuple(found)
 
 
 def _nucleus(p_RV: Tensor, top_p: float) -> Tensor:

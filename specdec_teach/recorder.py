@@ -19,6 +19,7 @@ from specdec_kernels.rejection import overlap, residual
 from specdec_teach.drafters.base import Proposal
 from specdec_teach.rules.base import Verdict
 from specdec_teach.trace import Bar, Cycle, Decision, Draws, Status, Top
+from specdec_teach.tree import below
 
 __all__ = ["TOP", "Pending", "draw_numbers", "likeliest", "measure"]
 
@@ -45,7 +46,8 @@ class _Measured:
 
 def measure(proposal: Proposal, p_RV: Tensor, verdict: Verdict) -> _Measured:
     """Take off the tensors of a cycle what its record will need."""
-    count = len(proposal.tokens)
+    count, at = len(proposal.tokens), verdict.deciding
+    p_RV = p_RV if verdict.path is None else _by_draft(proposal, p_RV, verdict)
     drafts_K = torch.tensor(proposal.tokens, dtype=torch.int64, device=p_RV.device)
     p_KV, q_KV = p_RV[:count], proposal.q_KV
     scaled_KV = p_KV if min(verdict.scales, default=1.0) == 1.0 else p_KV * p_KV.new_tensor(verdict.scales)[:, None]
@@ -53,7 +55,7 @@ def measure(proposal: Proposal, p_RV: Tensor, verdict: Verdict) -> _Measured:
     stack_RV = torch.cat([p_RV, rest_KV] if q_KV is None else [p_RV, rest_KV, q_KV])
     values_RN, ids_RN = likeliest(stack_RV, TOP)
     last_K1 = drafts_K[:, None].clone()
-    last_K1[verdict.accepted :] = verdict.token
+    last_K1[at:] = verdict.token
     likely = [ids_RN[:count, :_BARS]] if q_KV is None else [ids_RN[:count, :_BARS], ids_RN[2 * count + 1 :, :_BARS]]
     ids_KW = torch.cat([*likely, drafts_K[:, None], last_K1], dim=1)
     bonus_1W = ids_KW[:1] if count else ids_KW.new_zeros(1, ids_KW.shape[1])
@@ -86,6 +88,15 @@ def likeliest(weights_RV: Tensor, most: int) -> tuple[Tensor, Tensor]:
     return values_RN, ids_RC.gather(-1, at_RN)
 
 
+def _by_draft(proposal: Proposal, p_RV: Tensor, verdict: Verdict) -> Tensor:
+    """Return the row that each draft of a tree was judged by, or would be, `[K + 1, V]`; behind them its path's end."""
+    path = verdict.path or (-1,)
+    by_draft_RV = p_RV[[*(parent + 1 for parent in proposal.shape), path[-1] + 1]]
+    for node, left_V in verdict.left:
+        by_draft_RV[node] = left_V
+    return by_draft_RV
+
+
 def draw_numbers(
     proposal: Proposal, verdict: Verdict, first: int, by_position: bool, drawn: bool, drafts_drawn: bool
 ) -> Draws:
@@ -95,10 +106,11 @@ def draw_numbers(
     in the last token, and in the drafts.
     """
     judged = [row for row, u in enumerate(verdict.uniforms) if u is not None]
+    drafts = proposal.depth if by_position else len(proposal.tokens)
     token = (first, verdict.accepted + 1) if by_position else (first + verdict.accepted, 1)
     return Draws(
-        draft=(first, len(proposal.tokens) if drafts_drawn and proposal.q_KV is not None else 0),
-        accept=(first + min(judged, default=0), len(judged)),
+        draft=(first, drafts if drafts_drawn and proposal.q_KV is not None else 0),
+        accept=(first + min(judged, default=0), max(judged) - min(judged) + 1 if judged else 0),
         token=token if drawn else (token[0], 0),
     )
 
@@ -115,7 +127,7 @@ class Pending:
     def __init__(self, shell: Cycle, measured: _Measured, verdict: Verdict, cut: bool, forced: Items[bool]) -> None:
         self.shell, self._measured, self._cut, self._forced = shell, measured, cut, forced
         self._done: Cycle | None = None
-        self._verdict = replace(verdict, law_V=verdict.law_V.new_empty(0))
+        self._verdict = replace(verdict, law_V=verdict.law_V.new_empty(0), left=())
 
     def cycle(self) -> Cycle:
         """Return the whole record, the same one each time."""
@@ -134,14 +146,12 @@ class Pending:
         decisions = tuple(
             self._decision(row, alpha[row], p_tops[row], q_tops[row], rest_tops[row], bars[row]) for row in range(count)
         )
-        last_top = rest_tops[verdict.accepted] if verdict.source == "residual" else p_tops[verdict.accepted]
+        last_top = (rest_tops if verdict.source == "residual" else p_tops)[verdict.deciding]
         return replace(self.shell, decisions=decisions, last_top=None if self._cut else last_top)
 
     def _decision(self, row: int, alpha: float, p_top: Top, q_top: Top, rest: Top, bars: tuple[Bar, ...]) -> Decision:
         verdict, shell = self._verdict, self.shell
-        status: Status = "accepted" if row < shell.accepted else "cut" if self._cut else "unused"
-        if status == "unused" and row == verdict.accepted:
-            status = "rejected"
+        status = self._status(row)
         judged = row < len(verdict.uniforms) and status != "unused"
         return Decision(
             position=row + 1,
@@ -160,6 +170,18 @@ class Pending:
             forced=self._forced[row],
         )
 
+    def _status(self, row: int) -> Status:
+        """Return what became of draft `row`; in a tree what hangs below the last kept draft is behind a cut."""
+        verdict, shell = self._verdict, self.shell
+        if shell.path is None or shell.parents is None:
+            status: Status = "accepted" if row < shell.accepted else "cut" if self._cut else "unused"
+            return "rejected" if status == "unused" and row == verdict.accepted else status
+        if row in shell.path:
+            return "accepted"
+        if self._cut and row in below(shell.parents, shell.path[-1]):
+            return "cut"
+        return "rejected" if row in verdict.judged else "unused"
+
     def _bars(self) -> list[tuple[Bar, ...]]:
         """Return the bars of each row: the likeliest of p and q, the draft, and where it fell what replaced it."""
         shell, ids_KW, numbers = self.shell, self._measured.ids_KW.tolist(), self._measured.bars_RW.tolist()
@@ -168,7 +190,7 @@ class Pending:
         for row, ids in enumerate(ids_KW):
             p, rest = numbers[row], numbers[count + 1 + row]
             q = [float(t == shell.proposed[row]) for t in ids] if one_hot else numbers[2 * count + 1 + row]
-            wanted = ids if row == self._verdict.accepted else ids[:-1]
+            wanted = ids if row == self._verdict.deciding else ids[:-1]
             bars = {t: Bar(t, p[at], q[at], rest[at]) for at, t in enumerate(wanted)}
             rows.append(tuple(sorted(bars.values(), key=lambda bar: (-max(bar.p, bar.q), bar.token))))
         return rows

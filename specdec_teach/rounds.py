@@ -9,6 +9,7 @@ A request that fails does so alone. It does not know who is admitted, or why.
 from __future__ import annotations
 
 from collections.abc import Sequence as Items
+from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from specdec_teach.drafters.base import Drafter, Proposal
 from specdec_teach.forced import force
 from specdec_teach.noise import ForcedNoise
 from specdec_teach.policy import fit_width
+from specdec_teach.tree import Parents, is_chain, kept, well_formed
 from specdec_teach.working import Plan
 
 if TYPE_CHECKING:
@@ -86,7 +88,8 @@ def _work_out(streams: list[Stream]) -> None:
         stream.told(plan, drafts[0])
     clock.append(perf_counter())
     feeds = [s.sequence.tokens[s.sequence.cache.pointer :] + list(d[0].tokens) for s, _, d in drafted]
-    rows = _forward([s for s, _, _ in drafted], feeds, [len(d[0].tokens) + 1 for _, _, d in drafted])
+    keeps, trees = [len(d[0].tokens) + 1 for _, _, d in drafted], [d[0].parents for _, _, d in drafted]
+    rows = _forward([s for s, _, _ in drafted], feeds, keeps, trees)
     clock.append(perf_counter())
     spent = ((clock[1] - clock[0]) / len(drafted), (clock[2] - clock[1]) / len(drafted))
     for (stream, plan, (proposal, forced)), logits_RV in zip(drafted, rows, strict=True):
@@ -96,10 +99,12 @@ def _work_out(streams: list[Stream]) -> None:
             stream.error = error
 
 
-def _forward(streams: list[Stream], feeds: list[list[int]], keeps: list[int]) -> list[Tensor]:
+def _forward(
+    streams: list[Stream], feeds: list[list[int]], keeps: list[int], trees: list[Parents | None] | None = None
+) -> list[Tensor]:
     """Feed all streams in one forward of the target; hidden states go where a drafter will read them."""
     caches, hidden = [s.sequence.cache for s in streams], [s.sequence.hidden for s in streams]
-    return streams[0].engine.target_runner.forward_rows(caches, feeds, keeps, hidden)
+    return streams[0].engine.target_runner.forward_rows(caches, feeds, keeps, hidden, trees)
 
 
 def _propose(streams: list[Stream], plans: list[Plan]) -> list[Drafts | None]:
@@ -108,7 +113,7 @@ def _propose(streams: list[Stream], plans: list[Plan]) -> list[Drafts | None]:
     asked = [at for at, (s, plan) in enumerate(zip(streams, plans, strict=True)) if s.drafter and plan.gamma]
     together = [at for at in asked if streams[at].meta.forced is None]
     try:
-        found = _draft([streams[at] for at in together], [plans[at].gamma for at in together])
+        found = _draft([streams[at] for at in together], [plans[at] for at in together])
         drafts = [found[together.index(at)] if at in together else one for at, one in enumerate(drafts)]
         alone = [at for at in asked if at not in together]
     except SpecDecError as error:
@@ -122,33 +127,54 @@ def _propose(streams: list[Stream], plans: list[Plan]) -> list[Drafts | None]:
             assert stream.drafter is not None
             stream.drafter.commit(stream.sequence)
             forced = stream.meta.forced is not None
-            drafts[at] = _force(stream, plans[at].gamma) if forced else _draft([stream], [plans[at].gamma])[0]
+            drafts[at] = _force(stream, plans[at].gamma) if forced else _draft([stream], [plans[at]])[0]
         except SpecDecError as error:
             stream.error, drafts[at] = error, None
     return drafts
 
 
-def _draft(streams: list[Stream], counts: list[int]) -> list[Drafts]:
+def _draft(streams: list[Stream], plans: list[Plan]) -> list[Drafts]:
     """Ask the drafter once for all, check what comes, and cut what a grammar forbids."""
     if not streams:
         return []
     drafter = streams[0].drafter
     assert drafter is not None
-    proposals = drafter.propose([stream.sequence for stream in streams], counts)
-    return [_checked(drafter, *one) for one in zip(streams, counts, proposals, strict=True)]
+    proposals = drafter.propose([stream.sequence for stream in streams], [plan.gamma for plan in plans])
+    return [_checked(drafter, *one) for one in zip(streams, plans, proposals, strict=True)]
 
 
-def _checked(drafter: Drafter, stream: Stream, count: int, proposal: Proposal) -> Drafts:
-    sequence = stream.sequence
-    if len(proposal.tokens) > count or not all(0 <= token < sequence.vocab for token in proposal.tokens):
+def _checked(drafter: Drafter, stream: Stream, plan: Plan, proposal: Proposal) -> Drafts:
+    tokens, parents, sequence = proposal.tokens, proposal.parents, stream.sequence
+    if len(tokens) > plan.nodes or not all(0 <= token < sequence.vocab for token in tokens):
         raise EngineFailure(
-            f"the drafter {drafter.name} proposed {shown(proposal.tokens)}; wanted at most {count} ids "
+            f"the drafter {drafter.name} proposed {shown(tokens)}; wanted at most {plan.nodes} ids "
             f"from 0 to {sequence.vocab - 1}"
         )
-    legal = sequence.policy.legal(sequence.tokens, proposal.tokens)
-    if legal < len(proposal.tokens):
-        proposal = Proposal(proposal.tokens[:legal], None if proposal.q_KV is None else proposal.q_KV[:legal])
+    if parents is not None:
+        if len(parents) != len(tokens) or not well_formed(parents) or proposal.depth > plan.gamma:
+            raise EngineFailure(
+                f"the drafter {drafter.name} proposed a tree {shown(parents)} of {len(tokens)} tokens; wanted a parent "
+                f"before each of them (−1: the pending token), and at most {plan.gamma} below each other"
+            )
+        rule = stream.engine.rule
+        if not rule.branches and not is_chain(parents):
+            raise EngineFailure(f"the rule {rule.name} judges chains of drafts and a tree was drafted; use rejection")
+    proposal = _pruned(proposal, sequence.policy.legal(sequence.tokens, tokens, parents))
     return proposal, (False,) * len(proposal.tokens)
+
+
+def _pruned(proposal: Proposal, legal: Items[int]) -> Proposal:
+    """Leave out the drafts that are not `legal`, and let a tree that is a chain be one.
+
+    A certain draft that the target excludes is no loss. One that was drawn stays, since the law of the next token
+    counts on it; only what hangs below it goes.
+    """
+    shape, q_KV = proposal.shape, proposal.q_KV
+    if len(legal) < len(shape):
+        stay = [n for n, parent in enumerate(shape) if n in legal or (q_KV is not None and parent in (-1, *legal))]
+        tokens, shape = tuple(proposal.tokens[node] for node in stay), kept(shape, stay)
+        proposal = Proposal(tokens, None if q_KV is None else q_KV[stay], shape, proposal.reach)
+    return replace(proposal, parents=None) if proposal.parents is not None and is_chain(shape) else proposal
 
 
 def _force(stream: Stream, gamma: int) -> Drafts:

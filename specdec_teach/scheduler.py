@@ -219,7 +219,7 @@ class Scheduler:
             if not request.admitted:
                 continue
             lacking = len(stream.sequence.lacking)
-            wanted = min(lacking, self._chunk) if lacking else 1 + stream.next_gamma()
+            wanted = min(lacking, self._chunk) if lacking else 1 + stream.next_nodes()
             while not self.pool.can_take(cache.missing(wanted)):
                 wanted -= 1
             cache.reserve(wanted)

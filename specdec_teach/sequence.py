@@ -32,12 +32,25 @@ class Sequence:
     `tokens`: committed token ids, prompt included. `number`: the first draw number not used yet. `vocab`: how many ids
     the target knows. `row`: its place in a batch. `policy`: how logits become probabilities, of target and draft alike.
     `draft`: whatever the drafter keeps for this sequence; only the drafter looks inside. `hidden`: the target's hidden
-    states that the drafter has not read yet, None for a drafter that reads none.
+    states that the drafter has not read yet, None for a drafter that reads none. `by_position`: draw numbers are
+    absolute positions (`Rule.by_position`).
     """
 
-    __slots__ = ("cache", "draft", "hidden", "noise", "number", "policy", "prompt_length", "row", "tokens", "vocab")
+    __slots__ = (
+        "by_position", "cache", "draft", "hidden", "noise", "number", "policy", "prompt_length", "row", "tokens",
+        "vocab",
+    )  # fmt: skip
 
-    def __init__(self, prompt: list[int], policy: Policy, noise: Noise, cache: Cache, vocab: int, row: int = 0) -> None:
+    def __init__(
+        self,
+        prompt: list[int],
+        policy: Policy,
+        noise: Noise,
+        cache: Cache,
+        vocab: int,
+        row: int = 0,
+        by_position: bool = False,
+    ) -> None:
         self.tokens = list(prompt)
         self.prompt_length = len(prompt)
         self.policy = policy
@@ -45,6 +58,7 @@ class Sequence:
         self.cache = cache
         self.vocab = vocab
         self.row = row
+        self.by_position = by_position
         self.number = 0
         self.draft: DraftState | None = None
         self.hidden: Hidden | None = None
@@ -53,6 +67,13 @@ class Sequence:
     def sampling(self) -> Sampling:
         """The request's settings."""
         return self.policy.sampling
+
+    def draw(self, node: int, depth: int) -> int:
+        """Return the draw number of draft `node` (from 0) at `depth` (from 1) of the cycle that begins at `number`.
+
+        In a chain both ways of counting are one.
+        """
+        return self.number + (depth - 1 if self.by_position else node)
 
     @property
     def new_tokens(self) -> list[int]:
@@ -71,7 +92,7 @@ class Sequence:
 
     def fork(self, noise: Noise) -> Sequence:
         """Return an independent copy that takes its chances from `noise`."""
-        twin = Sequence(self.tokens, self.policy, noise, self.cache.fork(), self.vocab, self.row)
+        twin = Sequence(self.tokens, self.policy, noise, self.cache.fork(), self.vocab, self.row, self.by_position)
         twin.prompt_length, twin.number = self.prompt_length, self.number
         twin.draft = None if self.draft is None else self.draft.fork()
         twin.hidden = None if self.hidden is None else self.hidden.fork()

@@ -18,10 +18,11 @@ from torch import Tensor
 
 from specdec_kernels.errors import EngineFailure, SpecDecError
 from specdec_teach import events, rounds
-from specdec_teach.drafters.base import Proposal, features_of
+from specdec_teach.drafters.base import Proposal, features_of, most_nodes
 from specdec_teach.ending import Ending
 from specdec_teach.hidden import Hidden
 from specdec_teach.invariants import Watch
+from specdec_teach.keeping import Keeping
 from specdec_teach.limits import Limits
 from specdec_teach.noise import Noise
 from specdec_teach.policy import logprobs, processed
@@ -157,9 +158,15 @@ class Stream(Iterator[Cycle]):
         self._fed = 0 if self._prefill is None else self._fed
 
     def next_gamma(self) -> int:
-        """Return how many drafts the next cycle asks for."""
+        """Return how many drafts the next cycle asks for, in a tree how many below each other."""
         gamma = self.limits.gamma(self._gamma, len(self.sequence.tokens)) if self.drafter is not None else 0
-        return gamma if self.fits is None else min(gamma, self.fits)
+        while self.fits is not None and most_nodes(self.drafter, gamma) > self.fits:
+            gamma -= 1
+        return gamma
+
+    def next_nodes(self) -> int:
+        """Return how many drafts the next cycle has at most: more than `next_gamma` in a tree."""
+        return most_nodes(self.drafter, self.next_gamma())
 
     def plan(self) -> Plan:
         """Begin a cycle: how many drafts to ask for, and which random numbers it starts with."""
@@ -169,7 +176,7 @@ class Stream(Iterator[Cycle]):
         gamma = self.next_gamma()
         at_start = (sequence.cache.pointer, self.draft_pointer())
         self._tell(lambda: events.CycleStarted(index, before, gamma, sequence.row))
-        return Plan(index, gamma, before, at_start, first, perf_counter())
+        return Plan(index, gamma, most_nodes(self.drafter, gamma), before, at_start, first, perf_counter())
 
     def told(self, plan: Plan, proposal: Proposal) -> None:
         """Tell what was drafted."""
@@ -189,10 +196,10 @@ class Stream(Iterator[Cycle]):
         `spent`: seconds of draft and target. `rows`: how many requests shared them.
         """
         sequence, limits, rule, index = self.sequence, self.limits, self.engine.rule, plan.index
-        highest = (sequence.cache.pointer, self.draft_pointer())
+        highest = (sequence.cache.pointer, proposal.reach or self.draft_pointer())
         self._tell(lambda: events.TargetRan(index, len(proposal.tokens) + 1, highest[0], sequence.row))
         start = perf_counter()
-        scores_RV = sequence.policy.scores(logits_RV, sequence.tokens, proposal.tokens)
+        scores_RV = sequence.policy.scores(logits_RV, sequence.tokens, proposal.tokens, proposal.parents)
         p_RV = processed(scores_RV, sequence.sampling)
         try:
             verdict = rule.judge(proposal, p_RV, sequence.noise, plan.first)
@@ -200,17 +207,18 @@ class Stream(Iterator[Cycle]):
             raise EngineFailure(f"cycle {index}, after {plan.before} tokens: {error}") from None
         verifying = perf_counter() - start
         drawn = not (sequence.sampling.greedy_now and rule.lossless)
-        emitted = (*proposal.tokens[: verdict.accepted], verdict.token)
+        emitted = (*verdict.standing(proposal.tokens), verdict.token)
         full = limits.finished(plan.before + len(emitted)) is not None
         ended = self.progress.ending.feed(emitted, last=full)
         emitted = emitted[: ended.kept]
         reason = ended.reason or limits.finished(plan.before + ended.kept)
         self._tell(lambda: events.Verified(index, verdict.accepted, verdict.token, verdict.kind, sequence.row))
-        logs = logprobs(scores_RV, p_RV, emitted, sequence.sampling)
+        logs = logprobs(scores_RV, p_RV, verdict.rows, emitted, sequence.sampling)
         draws = draw_numbers(proposal, verdict, plan.first, rule.by_position, drawn, self._draws_drafts)
         self._outcome = Outcome(
             plan, highest, proposal, forced, p_RV, verdict, emitted, ended, logs, reason, draws,
-            plan.first + plan.gamma + 1, (*spent, verifying), rows,
+            plan.first + plan.nodes + 1, (*spent, verifying), rows,
+            Keeping(plan.before, verdict.path),
         )  # fmt: skip
 
     def settle(self) -> bool:
@@ -224,8 +232,7 @@ class Stream(Iterator[Cycle]):
             if len(sequence.tokens) == plan.before:
                 sequence.number = outcome.next_number
                 sequence.tokens.extend(outcome.emitted)
-            sequence.cache.rollback(min(sequence.cache.pointer, len(sequence.tokens) - 1))
-            sequence.trim()
+            outcome.keeping.settle(sequence, len(sequence.tokens) - 1)
             sequence.cache.publish(sequence.tokens)
             if self.drafter is not None:
                 self.drafter.commit(sequence)
@@ -245,16 +252,14 @@ class Stream(Iterator[Cycle]):
 
     def _count(self, outcome: Outcome) -> Progress:
         """Return what settled cycles add up to with `outcome` among them; record it if somebody wants it."""
-        cut = len(outcome.emitted) <= outcome.verdict.accepted
-        kept = min(outcome.verdict.accepted, len(outcome.emitted))
-        stop_cut = len(outcome.proposal.tokens) - kept if cut else 0
         other = (perf_counter() - outcome.plan.began) / outcome.rows - sum(outcome.spent)
         seconds = Seconds(*outcome.spent, other=max(0.0, other))
-        drafted, degenerate = len(outcome.proposal.tokens), outcome.verdict.degenerate and not cut
+        drafted, degenerate = len(outcome.proposal.tokens), outcome.verdict.degenerate and not outcome.cut
+        kept, stop_cut = outcome.kept, outcome.stop_cut
         stats = self.progress.stats.plus(drafted, kept, len(outcome.emitted), stop_cut, degenerate, seconds)
         record = None
         if self._kept or self._now or self.engine.observers or self._watch is not None:
-            record = self._write(outcome, kept, stop_cut, seconds)
+            record = self._write(outcome, seconds)
             if self._kept and (not self._cycles or self._cycles[-1].shell.index < outcome.plan.index):
                 self._cycles.append(record)
         return Progress(
@@ -266,12 +271,10 @@ class Stream(Iterator[Cycle]):
             record,
         )
 
-    def _write(self, outcome: Outcome, kept: int, stop_cut: int, seconds: Seconds) -> Pending:
+    def _write(self, outcome: Outcome, seconds: Seconds) -> Pending:
         """Turn a settled outcome into its record, still to be written out; both pointers are read off the caches."""
         cache, drafts = self.sequence.cache, (outcome.plan.at_start[1], outcome.highest[1], self.draft_pointer())
         return outcome.record(
-            kept=kept,
-            stop_cut=stop_cut,
             seconds=seconds,
             committed=len(self.sequence.tokens),
             target=KV(outcome.plan.at_start[0], outcome.highest[0], cache.pointer),

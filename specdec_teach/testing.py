@@ -103,7 +103,8 @@ class TabularLM(PreTrainedModel, GenerationMixin):
     ) -> CausalLMOutputWithPast:
         """Return logits `[B, T, V]` in float64 for ids `[B, T]`; earlier ids are read from the cache.
 
-        `attention_mask` `[B, S]` hides padding and stale keys, as in any model.
+        `attention_mask` `[B, S]` hides padding and stale keys, as in any model; `[B, 1, T, S]` is added to the scores
+        of each token in others, and is 0 where a key is read.
         """
         history_BS = ids_BT = input_ids
         if past_key_values is not None:
@@ -112,12 +113,14 @@ class TabularLM(PreTrainedModel, GenerationMixin):
             history_BS = keys_B1S1[:, 0, :, 0]
         count, seen = ids_BT.shape[1], history_BS.shape[1]
         first = count - logits_to_keep if logits_to_keep else 0
-        real_BS = torch.ones_like(history_BS, dtype=torch.bool)
-        if attention_mask is not None and attention_mask.dim() == 2:
-            real_BS = attention_mask[:, -seen:].bool()
+        real_BTS = torch.ones(len(ids_BT), count, seen, dtype=torch.bool)
+        if attention_mask is not None and attention_mask.dim() == 4:
+            real_BTS = attention_mask[:, 0, :, -seen:] == 0
+        elif attention_mask is not None:
+            real_BTS = attention_mask[:, None, -seen:].bool().expand(-1, count, -1)
         rows = [
-            torch.stack([self._row(history, real, seen - count + index + 1) for index in range(first, count)])
-            for history, real in zip(history_BS.tolist(), real_BS.tolist(), strict=True)
+            torch.stack([self._row(history, real[i], seen - count + i + 1) for i in range(first, count)])
+            for history, real in zip(history_BS.tolist(), real_BTS.tolist(), strict=True)
         ]
         return CausalLMOutputWithPast(logits=torch.stack(rows), past_key_values=past_key_values)
 

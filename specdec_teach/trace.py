@@ -78,6 +78,8 @@ class Decision:
     of target and draft. `u`: the uniform number it was judged with, `accept_probability` = min(1, p/q); both None when
     greedy or never judged. `alpha` = Σ min(p, q) over the whole vocabulary. `bars` holds p, q and residual of every
     token that is among the six likeliest of p or of q, the proposed token and the token drawn instead of it.
+    In a tree `p`, `p_top` and `residual_top` of a draft that was judged after a sibling fell are those of what that
+    left of the row.
     `status` is "unused" behind a rejection and "cut" behind the end of the text. Where `token`, `p`, `q` or `alpha` is
     None it is unknown; the tops of an unknown row list no token.
     """
@@ -100,7 +102,11 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """The draw numbers that a cycle used in each random stream, as (first, count): no number is used twice."""
+    """The draw numbers that a cycle used in each random stream, as (first, count): no number is used twice.
+
+    Draft k is drawn and judged with number first + k, k counted from 0. In a tree the numbers between those of two
+    judged drafts are counted too, since no later cycle uses them either.
+    """
 
     draft: tuple[int, int]
     accept: tuple[int, int]
@@ -153,10 +159,12 @@ class Blocks:
 class Cycle:
     """One round of Draft → Verify → Commit → Rollback.
 
-    `gamma`: the draft length asked for. `proposed`: the draft tokens. `accepted`: how many of them were kept.
-    `emitted`: the new committed tokens (the kept drafts and `last`). `last`: the token after them, None when the text
-    ended before it; `last_kind` says in which row it was drawn, `last_from` whether from that row's p or its residual,
-    and `last_top` shows that distribution.
+    `gamma`: the draft length asked for, in a tree its depth. `proposed`: the draft tokens. `accepted`: how many of them
+    were kept. `emitted`: the new committed tokens (the kept drafts and `last`). `last`: the token after them, None when
+    the text ended before it; `last_kind` says in which row it was drawn, `last_from` whether from that row's p or its
+    residual, and `last_top` shows that distribution.
+    `parents`: the shape of a draft tree (draft k hangs below draft parents[k], −1: below the pending token), None where
+    the drafts are a chain; `path`: the drafts of a tree that were kept, from the first to the last.
     `committed_before`, `committed_after`: counts of tokens, prompt included. `target_kv`, `draft_kv`: the pointers.
     `stop_cut`: drafts that stood behind the end of the text. `text`: what this cycle adds to the visible text.
     `caught_up`: committed tokens that the target computed again before this cycle, after a preemption or where a cache
@@ -186,6 +194,8 @@ class Cycle:
     caught_up: int = 0
     blocks: Blocks | None = None
     step: int | None = None
+    parents: tuple[int, ...] | None = None
+    path: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

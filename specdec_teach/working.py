@@ -13,10 +13,12 @@ from torch import Tensor
 
 from specdec_teach.drafters.base import Proposal
 from specdec_teach.ending import Ending, Fed
+from specdec_teach.keeping import Keeping
 from specdec_teach.recorder import Pending, measure
 from specdec_teach.result import Stats
 from specdec_teach.rules.base import Verdict
 from specdec_teach.trace import KV, Blocks, Cycle, Draws, FinishReason, Seconds
+from specdec_teach.tree import below
 
 __all__ = ["Outcome", "Plan", "Progress"]
 
@@ -24,10 +26,14 @@ __all__ = ["Outcome", "Plan", "Progress"]
 @final
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A cycle that begins. `before`: committed tokens; `at_start`: both pointers; `first`: its first draw number."""
+    """A cycle that begins. `before`: committed tokens; `at_start`: both pointers; `first`: its first draw number.
+
+    `nodes`: how many drafts there can be: γ, or more in a tree of that depth.
+    """
 
     index: int
     gamma: int
+    nodes: int
     before: int
     at_start: tuple[int, int | None]
     first: int
@@ -39,7 +45,7 @@ class Plan:
 class Outcome:
     """A cycle that was worked out and waits to be settled. `highest`: how far both pointers got. `rows`: who shared it.
 
-    `spent`: its share of the seconds for draft, target and verification.
+    `spent`: its share of the seconds for draft, target and verification. `keeping`: what stays in the target's cache.
     """
 
     plan: Plan
@@ -56,12 +62,29 @@ class Outcome:
     next_number: int
     spent: tuple[float, float, float]
     rows: int
+    keeping: Keeping
+
+    @property
+    def cut(self) -> bool:
+        """Whether the text ended before the token that follows the drafts."""
+        return len(self.emitted) <= self.verdict.accepted
+
+    @property
+    def kept(self) -> int:
+        """How many drafts were kept."""
+        return min(self.verdict.accepted, len(self.emitted))
+
+    @property
+    def stop_cut(self) -> int:
+        """How many drafts lay behind the end of the text: in a tree those below the last one kept."""
+        if not self.cut:
+            return 0
+        path, count = self.verdict.path, len(self.proposal.tokens)
+        return count - self.kept if path is None else len(below(self.proposal.shape, path[self.kept - 1]))
 
     def record(
         self,
         *,
-        kept: int,
-        stop_cut: int,
         seconds: Seconds,
         committed: int,
         target: KV,
@@ -71,12 +94,12 @@ class Outcome:
         step: int | None,
     ) -> Pending:
         """Return the cycle's record, still to be written out, with what only settling it could tell."""
-        plan, verdict, cut = self.plan, self.verdict, len(self.emitted) <= self.verdict.accepted
+        plan, verdict, cut = self.plan, self.verdict, self.cut
         shell = Cycle(
             index=plan.index,
             gamma=plan.gamma,
             proposed=self.proposal.tokens,
-            accepted=kept,
+            accepted=self.kept,
             emitted=self.emitted,
             last=None if cut else verdict.token,
             last_kind="none" if cut else verdict.kind,
@@ -89,12 +112,14 @@ class Outcome:
             rng=self.draws,
             degenerate_residual=verdict.degenerate and not cut,
             seconds=seconds,
-            stop_cut=stop_cut,
+            stop_cut=self.stop_cut,
             text=self.fed.piece,
             last_from=None if cut else verdict.source,
             caught_up=caught_up,
             blocks=blocks,
             step=step,
+            parents=self.proposal.parents,
+            path=None if verdict.path is None else verdict.path[: self.kept],
         )
         return Pending(shell, measure(self.proposal, self.p_RV, verdict), verdict, cut, self.forced)
 

@@ -55,6 +55,7 @@ class _TwoFunctions:
     lossless = False
     by_number = True
     by_position = False
+    branches = False
 
     def __init__(self, chance: Chance, correction: Correction) -> None:
         self._chance, self._correction = chance, correction

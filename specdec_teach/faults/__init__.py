@@ -15,6 +15,7 @@ from importlib.resources import files
 from typing import Any, final
 
 from specdec_kernels.errors import InvalidInput, unknown_name
+from specdec_teach.drafters.base import Branching
 from specdec_teach.engine import Engine
 from specdec_teach.faults.catalogue import CATALOGUE
 
@@ -42,12 +43,16 @@ def inject(engine: Engine, name: str) -> Engine:
     """Return a broken engine made of an honest one, which stays as it is.
 
     A mistake that shows only with a paged cache or under another rule brings it along. InvalidInput: an unknown name,
-    an engine without a drafter, or a mistake of a draft model where the drafter is none.
+    an engine without a drafter, one that drafts trees, or a mistake of a draft model where the drafter is none.
     """
     if name not in CATALOGUE:
         raise unknown_name("broken engine", name, CATALOGUE)
     if engine.drafter is None:
         raise InvalidInput("this engine drafts nothing, so nothing about drafts can be broken; give it a drafter")
+    if isinstance(engine.drafter, Branching):
+        raise InvalidInput(
+            f"the mistakes are made in chains of drafts and {engine.drafter.name} grows trees; give a drafter of chains"
+        )
     return CATALOGUE[name].build(engine)
 
 

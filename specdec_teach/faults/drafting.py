@@ -23,6 +23,7 @@ from specdec_teach.noise import StreamId
 from specdec_teach.policy import Policy
 from specdec_teach.rules import Block
 from specdec_teach.sequence import Sequence
+from specdec_teach.tree import Parents
 
 __all__ = ["cut_too_far", "favourites_with_soft_q", "hole", "keyed_by_position", "raw_q"]
 
@@ -133,8 +134,10 @@ class _Listening:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
-    def scores(self, logits_RV: Tensor, prefix: Items[int], drafts: Items[int]) -> Tensor:
-        self.heard.append(self.inner.scores(logits_RV, prefix, drafts))
+    def scores(
+        self, logits_RV: Tensor, prefix: Items[int], drafts: Items[int], parents: Parents | None = None
+    ) -> Tensor:
+        self.heard.append(self.inner.scores(logits_RV, prefix, drafts, parents))
         return self.heard[-1]
 
 

@@ -53,6 +53,11 @@ class _Around:
         """See `Rule.by_position`."""
         return self.inner.by_position
 
+    @property
+    def branches(self) -> bool:
+        """The mistakes are made in chains."""
+        return False
+
     def judge(self, proposal: Proposal, p_RV: Tensor, noise: Noise, first: int) -> Verdict:
         """See `Rule.judge`."""
         return self.judging(self.inner, proposal, p_RV, noise, first)

@@ -21,6 +21,7 @@ from specdec_teach.parts import Parts
 from specdec_teach.policy import Policy, processed
 from specdec_teach.rules import Rule
 from specdec_teach.sampling import Sampling
+from specdec_teach.tree import Parents
 
 __all__ = ["blind_penalty", "end_of_block_only", "no_bonus", "one_vector", "overshoot"]
 
@@ -134,7 +135,9 @@ class _Blind:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
-    def scores(self, logits_RV: Tensor, prefix: Items[int], drafts: Items[int]) -> Tensor:
+    def scores(
+        self, logits_RV: Tensor, prefix: Items[int], drafts: Items[int], parents: Parents | None = None
+    ) -> Tensor:
         return torch.cat([self.inner.scores(row_1V, prefix, ()) for row_1V in torch.split(logits_RV, 1)])
 
     def rows(self, logits_RV: Tensor, prefix: Items[int], drafts: Items[int] = ()) -> Tensor:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence as Items
+from functools import cached_property
 from typing import Any, cast, final
 
 import torch
@@ -24,8 +25,10 @@ from specdec_kernels.errors import EngineFailure, InvalidInput, shown, unknown_n
 from specdec_teach.caches import KINDS, BlockPool, Cache, SnapshotCache, new_cache
 from specdec_teach.decoder import CompactDecoder
 from specdec_teach.hf.rows import RowsLayer
+from specdec_teach.hf.trees import follows_trees, masks_of, places
 from specdec_teach.hidden import Hidden
 from specdec_teach.states import StateFeeder
+from specdec_teach.tree import Parents
 from specdec_teach.trial import cache_argument, context_of, differs, mixes_tokens, probe_ids
 
 __all__ = ["DECODERS", "ModelRunner"]
@@ -94,6 +97,13 @@ class ModelRunner:
         self._weights: tuple[tuple[int, int], ...] = ()
         self.shares = self.rolls_back and (self._positions or self._tried(role))
 
+    @cached_property
+    def branches(self) -> bool:
+        """Whether the nodes of a draft tree fit in one forward; a model of transformers is tried out once."""
+        if self._states is not None or not self._positions:
+            return False
+        return self.decoder == "compact" or follows_trees(self)
+
     def layout(self, kind: str) -> str:
         """Return the kind of cache that a sequence gets where `kind` is asked for.
 
@@ -128,14 +138,21 @@ class ModelRunner:
         return self.forward_rows([cache], [ids], [keep])[0]
 
     def forward_rows(
-        self, caches: list[Cache], ids: list[list[int]], keeps: list[int], hidden: Items[Hidden | None] = ()
+        self,
+        caches: list[Cache],
+        ids: list[list[int]],
+        keeps: list[int],
+        hidden: Items[Hidden | None] = (),
+        trees: Items[Parents | None] | None = None,
     ) -> list[Tensor]:
         """Feed every sequence its own `ids`; return for each the logits `[keep, V]` of its last `keep`.
 
         One forward serves all of them where the model `shares`. Rows may differ in length and in pointer. All caches
         move, or none does. `hidden`: for each sequence who takes its hidden states, all the same layers; or None.
+        `trees`: for each row the shape of a draft tree that its last tokens are, or None, for a runner that `branches`.
         EngineFailure as for `forward`.
         """
+        trees = [None] * len(caches) if trees is None else trees
         for cache, fed, keep in zip(caches, ids, keeps, strict=True):
             if len(fed) < max(keep, 1):
                 raise EngineFailure(
@@ -149,11 +166,11 @@ class ModelRunner:
             if self._states is not None:
                 return self._by_state(self._states, rows)
             if self._compact is not None:
-                logits = self._compact(caches, ids, keeps, seen)
+                logits = self._compact(caches, ids, keeps, seen, trees)
             elif self.shares or len(caches) == 1:
-                logits = self._run(caches, ids, keeps, seen)
+                logits = self._run(caches, ids, keeps, seen, trees)
             else:
-                logits = [self._run([cache], [fed], [keep], seen)[0] for cache, fed, keep in rows]
+                logits = [self._run([cache], [fed], [keep], seen, [None])[0] for cache, fed, keep in rows]
             for row, (one, cache) in enumerate(zip(hidden, caches, strict=False)):
                 if one is not None:
                     one.put(cache.pointer, torch.cat([seen[layer][row] for layer in one.layers], dim=-1))
@@ -186,25 +203,31 @@ class ModelRunner:
             self._compact, self._weights = CompactDecoder(self.model, self._backend), weights
 
     def _run(
-        self, caches: list[Cache], ids: list[list[int]], keeps: list[int], seen: dict[int, list[Tensor]]
+        self,
+        caches: list[Cache],
+        ids: list[list[int]],
+        keeps: list[int],
+        seen: dict[int, list[Tensor]],
+        trees: Items[Parents | None],
     ) -> list[Tensor]:
         """Run one forward over all rows; no cache moves. `seen` is given each row's hidden states `[T, N]`."""
         counts = [len(fed) for fed in ids]
         longest, past = max(counts), max(c.span(n) - n for c, n in zip(caches, counts, strict=True))
-        plain = len(caches) == 1 and past == caches[0].pointer
+        mask: object = None
+        if any(tree is not None for tree in trees):
+            mask = masks_of(self.model, caches, counts, trees, past)
+        elif len(caches) > 1 or past != caches[0].pointer:
+            mask = self._mask(caches, counts, longest, past)
         first = min([n - keep for n, keep in zip(counts, keeps, strict=True) if keep], default=longest - 1)
         device = self.model.device
         given: dict[str, Any] = {"logits_to_keep": longest - first} if self._rows else {}
         if seen:
             given["output_hidden_states"] = True
         if self._positions:
-            positions = [
-                [c.pointer + min(at, n - 1) for at in range(longest)] for c, n in zip(caches, counts, strict=True)
-            ]
-            given["position_ids"] = torch.tensor(positions, device=device)
+            given["position_ids"] = torch.tensor(places(caches, counts, trees, longest), device=device)
         out = self.model(
             input_ids=torch.tensor([fed + fed[-1:] * (longest - len(fed)) for fed in ids], device=device),
-            attention_mask=None if plain else self._mask(caches, counts, longest, past),
+            attention_mask=mask,
             past_key_values=TransformersCache(
                 layers=[RowsLayer(caches, layer, counts, past) for layer in range(self.layers)]
             ),

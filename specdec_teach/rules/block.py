@@ -31,6 +31,7 @@ class Block:
     lossless: ClassVar[bool] = True
     by_number: ClassVar[bool] = True
     by_position: ClassVar[bool] = False
+    branches: ClassVar[bool] = False
 
     def judge(self, proposal: Proposal, p_RV: Tensor, noise: Noise, first: int) -> Verdict:
         """See `Rule.judge`."""

@@ -68,9 +68,14 @@ class ByKernel:
         """See `Rule.by_position`."""
         return self.rule.by_position
 
+    @property
+    def branches(self) -> bool:
+        """See `Rule.branches`; trees are judged by the rule itself."""
+        return self.rule.branches
+
     def judge(self, proposal: Proposal, p_RV: Tensor, noise: Noise, first: int) -> Verdict:
         """See `Rule.judge`; one row of `verify_chain`."""
-        if not isinstance(noise, (CounterNoise, CoupledNoise, GreedyNoise)):
+        if proposal.parents is not None or not isinstance(noise, (CounterNoise, CoupledNoise, GreedyNoise)):
             return self.rule.judge(proposal, p_RV, noise, first)
         seed = 0 if isinstance(noise, GreedyNoise) else noise.seed
         device = p_RV.device

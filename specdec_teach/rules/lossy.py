@@ -31,6 +31,7 @@ class Threshold:
     lossless: ClassVar[bool] = False
     by_number: ClassVar[bool] = False
     by_position: ClassVar[bool] = False
+    branches: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _fraction("least", self.least)
@@ -54,6 +55,7 @@ class Typical:
     lossless: ClassVar[bool] = False
     by_number: ClassVar[bool] = False
     by_position: ClassVar[bool] = False
+    branches: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _fraction("epsilon", self.epsilon)
@@ -80,6 +82,7 @@ class Synthetic:
     lossless: ClassVar[bool] = False
     by_number: ClassVar[bool] = True
     by_position: ClassVar[bool] = False
+    branches: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _fraction("rate", self.rate)

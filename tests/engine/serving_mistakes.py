@@ -80,9 +80,9 @@ def one_position_for_all(patch: Patch) -> None:
     """The compact decoder turns every row as the longest one."""
     honest = CompactDecoder._turns
 
-    def turns(self: Any, caches: Any, counts: Any, like: torch.Tensor) -> Any:
+    def turns(self: Any, caches: Any, counts: Any, like: torch.Tensor, trees: Any) -> Any:
         longest = SimpleNamespace(pointer=max(cache.pointer for cache in caches))
-        return honest(self, [longest] * len(counts), counts, like)
+        return honest(self, [longest] * len(counts), counts, like, trees)
 
     patch.setattr(CompactDecoder, "_turns", turns)
 

@@ -60,12 +60,17 @@ class PagedRows:
 
     @classmethod
     def of(
-        cls, caches: Items[Cache], counts: Items[int], trees: Items[Parents | None], device: torch.device
+        cls,
+        caches: Items[Cache],
+        counts: Items[int],
+        device: torch.device,
+        trees: Items[Parents | None] | None = None,
     ) -> PagedRows | None:
         """Return the rows of these caches, None where they have to be gathered.
 
         `trees`: as for `CompactDecoder`. One whose nodes lie in the cache already has to be.
         """
+        trees = [None] * len(caches) if trees is None else trees
         grown = [tree is not None for tree in trees]
         if max(counts) > (_MOST if any(grown) else _LONGEST):
             return None

@@ -217,8 +217,7 @@ class Stream(Iterator[Cycle]):
         draws = draw_numbers(proposal, verdict, plan.first, rule.by_position, drawn, self._draws_drafts)
         self._outcome = Outcome(
             plan, highest, proposal, forced, p_RV, verdict, emitted, ended, logs, reason, draws,
-            plan.first + plan.nodes + 1, (*spent, verifying), rows,
-            Keeping(plan.before, verdict.path),
+            (*spent, verifying), rows, Keeping(plan.before, verdict.path),
         )  # fmt: skip
 
     def settle(self) -> bool:
@@ -230,7 +229,7 @@ class Stream(Iterator[Cycle]):
         if outcome is not None:
             plan = outcome.plan
             if len(sequence.tokens) == plan.before:
-                sequence.number = outcome.next_number
+                sequence.number = plan.next_number
                 sequence.tokens.extend(outcome.emitted)
             outcome.keeping.settle(sequence, len(sequence.tokens) - 1)
             sequence.cache.publish(sequence.tokens)

@@ -39,6 +39,11 @@ class Plan:
     first: int
     began: float
 
+    @property
+    def next_number(self) -> int:
+        """The first draw number of the cycle after this one."""
+        return self.first + self.nodes + 1
+
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,7 +64,6 @@ class Outcome:
     logprobs: tuple[dict[int, float], ...]
     reason: FinishReason | None
     draws: Draws
-    next_number: int
     spent: tuple[float, float, float]
     rows: int
     keeping: Keeping

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from specdec_kernels.errors import InvalidInput
-from specdec_widgets import RENDERER
+from specdec_widgets import RENDERER, pacing
 
 pytest.importorskip("anywidget", reason="the lab needs the package anywidget")
 from traitlets import TraitError
@@ -16,6 +17,12 @@ from traitlets import TraitError
 from specdec_widgets.acceptance import CHUNK, MOST, POINTS, AcceptanceLab
 
 P, Q = [0.6, 0.3, 0.1], [0.2, 0.5, 0.3]
+
+
+@pytest.fixture(autouse=True)
+def script(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No loop, as in a script, also where a browser's test has left one running."""
+    monkeypatch.setattr(pacing, "running_loop", lambda: None)
 
 
 class Engine:
@@ -57,7 +64,9 @@ def test_the_path_stays_short() -> None:
     lab.close()
 
 
-def test_stop_is_heard_between_two_chunks() -> None:
+def test_stop_is_heard_between_two_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pacing, "running_loop", asyncio.get_running_loop)
+
     async def run() -> int:
         lab = AcceptanceLab(P, Q, draws=Engine())
         lab.request = {"do": "draw", "count": MOST, "n": 1}
@@ -72,7 +81,8 @@ def test_stop_is_heard_between_two_chunks() -> None:
         lab.close()
         return n
 
-    assert asyncio.run(run()) < MOST
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(asyncio.run, run()).result() < MOST
 
 
 def test_a_failing_engine_is_one_line_of_status() -> None:

@@ -13,6 +13,14 @@ from typing import Any, final
 __all__ = ["Pacer"]
 
 
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the loop that this thread runs, None in a script."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
 @final
 class Pacer:
     """One running iterator, or none."""
@@ -34,13 +42,11 @@ class Pacer:
         """Call `each` for every item, and `done` once: with the error that ended it, or None. Ends what ran before."""
         self.stop()
         self._items, self._each, self._done = items, each, done
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            while self._items is not None:
-                self._one()
-            return
-        self._later(loop)
+        loop = running_loop()
+        if loop is not None:
+            self._later(loop)
+        while loop is None and self._items is not None:
+            self._one()
 
     def stop(self) -> None:
         """End what runs; its `done` is called."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from specdec_teach.drafters.base import Proposal as Proposal
     from specdec_teach.drafters.model import ModelDrafter as ModelDrafter
     from specdec_teach.drafters.ngram import NgramDrafter as NgramDrafter
+    from specdec_teach.drafters.retrieval import RetrievalDrafter as RetrievalDrafter
     from specdec_teach.drafters.scripted import ScriptedDrafter as ScriptedDrafter
     from specdec_teach.engine import Engine as Engine
     from specdec_teach.exact import exact_law as exact_law
@@ -66,6 +67,7 @@ _HOME = {
     "Report": "specdec_teach.checking",
     "Request": "specdec_teach.request",
     "Result": "specdec_teach.result",
+    "RetrievalDrafter": "specdec_teach.drafters.retrieval",
     "Sampling": "specdec_teach.sampling",
     "ScriptedDrafter": "specdec_teach.drafters.scripted",
     "Scheduler": "specdec_teach.scheduler",

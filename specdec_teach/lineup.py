@@ -11,21 +11,25 @@ from collections.abc import Callable
 from specdec_teach.drafters.base import Drafter
 from specdec_teach.drafters.model import ModelDrafter
 from specdec_teach.drafters.ngram import NgramDrafter
-from specdec_teach.pairs import Pair
+from specdec_teach.drafters.retrieval import RetrievalDrafter
+from specdec_teach.pairs import EMBEDDED, Pair
 
 __all__ = ["drafters_for"]
 
 Made = dict[str, Drafter]
 
+STORIES = 200
+
 
 def drafters_for(pair: Pair) -> dict[str, Drafter]:
     """Return every drafter that `pair` has weights for, by name: those that need none, and those of its draft model.
 
-    A pair without a draft model has the lookup drafters alone.
+    A pair without a draft model has the lookup drafters alone. "retrieval" looks things up in 200 stories of the kind
+    that the embedded pair writes; with another pair it has no text until it is told to `remember` one.
 
     >>> from specdec_teach.testing import tiny_llama
     >>> list(drafters_for(Pair(tiny_llama(), None, None)))
-    ['ngram']
+    ['ngram', 'retrieval']
     """
     made: Made = {}
     for family in _FAMILIES:
@@ -35,7 +39,11 @@ def drafters_for(pair: Pair) -> dict[str, Drafter]:
 
 def _lookup(pair: Pair) -> Made:
     """Return the drafters that look drafts up in a text."""
-    return {"ngram": NgramDrafter()}
+    from specdec_teach.training.stories.generator import write_story
+
+    embedded = pair.target.config.name_or_path == EMBEDDED
+    corpus = [write_story(seed).text for seed in range(STORIES)] if embedded else []  # seeds that no training used
+    return {"ngram": NgramDrafter(), "retrieval": RetrievalDrafter(corpus, tokenizer=pair.tokenizer)}
 
 
 def _models(pair: Pair) -> Made:

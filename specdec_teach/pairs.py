@@ -18,7 +18,10 @@ from specdec_teach import shelf
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Pair", "load_pair"]
+__all__ = ["EMBEDDED", "Pair", "load_pair"]
+
+EMBEDDED = "embedded target"
+"""The name of the embedded pair's target."""
 
 _KINDS = ("float32", "bfloat16")
 
@@ -127,7 +130,7 @@ def _embedded(device: str | torch.device, dtype: torch.dtype) -> Pair:
     models = []
     for role in ("target", "draft"):
         model = load_llama(folder / role, device=device, dtype=dtype)
-        model.config.name_or_path = f"embedded {role}"
+        model.config.name_or_path = EMBEDDED if role == "target" else f"embedded {role}"
         digest = hashlib.sha256((folder / role / "model.safetensors").read_bytes()).hexdigest()
         model.config._commit_hash = digest[:12]
         models.append(model)

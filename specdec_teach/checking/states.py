@@ -20,7 +20,7 @@ from specdec_teach import invariants, rounds
 from specdec_teach.caches import KINDS, BlockPool, Cache
 from specdec_teach.checking.oracle import Fresh, tolerance_of
 from specdec_teach.checking.report import STOPPED, Row
-from specdec_teach.checking.steered import Script, rejecting
+from specdec_teach.checking.steered import Script, steered
 from specdec_teach.engine import Engine
 from specdec_teach.hf import ModelRunner
 from specdec_teach.sampling import Sampling
@@ -133,14 +133,15 @@ def _cases(bench: _Bench, kind: str, state: str, pattern: int) -> Iterator[Row]:
 def _run(bench: _Bench, kind: str, state: str, pattern: int, places: tuple[int, ...], looks: list[_Looks]) -> None:
     engine, gamma = bench.engine, bench.engine.gamma
     assert engine.drafter is not None
-    sent = engine.variant(drafter=rejecting(engine.drafter, pattern)) if pattern > 0 else engine
+    sent = engine.variant(drafter=steered(engine.drafter, bench.script, max(0, pattern)))
     pool = BlockPool(None, size=bench.size) if kind == "paged" else None
     natural = Sampling(seed=5, eos_token_id=None)
     how = natural if pattern == FREE else bench.script.sampling()
 
     def open_at(length: int, row: int, sampling: Sampling) -> Stream:
         left = len(bench.script.ids) - length
-        return sent.open(list(bench.script.ids[:length]), sampling, max_new_tokens=left, row=row, pool=pool, cache=kind)
+        who = engine if sampling is natural else sent
+        return who.open(list(bench.script.ids[:length]), sampling, max_new_tokens=left, row=row, pool=pool, cache=kind)
 
     donors: list[Stream] = []
     if state == STATES[2]:
@@ -230,7 +231,7 @@ def _spoil(streams: list[Stream], pool: BlockPool | None) -> None:
     """Overwrite whatever must not be read."""
     for stream in streams:
         stream.sequence.cache.poison()
-        if stream.sequence.draft is not None:
+        if hasattr(stream.sequence.draft, "poison"):
             cast(Cache, stream.sequence.draft).poison()
     if pool is not None:
         pool.poison()

@@ -2,8 +2,9 @@
 
 Every request is given a processor that leaves one token possible at each position, the next one of a script. So target
 and draft say the script, whatever their caches hold, and it is known beforehand what a fresh prefill must give. A
-drafter around the engine's own then swaps one draft for another token, which the target refuses.
-Invariant: drafts are made by the engine's own drafter, with its own cache. It does not know cache layouts.
+drafter around the engine's own then swaps one draft for another token, which the target refuses. One without a cache
+does not listen to processors, so the script is proposed in its place: there the target's cache is all there is to see.
+Invariant: drafts with a cache are made by the engine's own drafter in it. It does not know cache layouts.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from specdec_teach.drafters.base import Drafter, Proposal
 from specdec_teach.sampling import Sampling
 from specdec_teach.sequence import Sequence
 
-__all__ = ["Script", "rejecting"]
+__all__ = ["Script", "steered"]
 
 
 @final
@@ -56,15 +57,16 @@ class Script:
         return changed
 
 
-def rejecting(drafter: Drafter, at: int) -> Drafter:
-    """Return `drafter` with a token that the script lacks in place of draft `at` of every cycle (from 1; 0: none)."""
-    return cast(Drafter, _Rejecting(drafter, at))
+def steered(drafter: Drafter, script: Script, at: int) -> Drafter:
+    """Return `drafter` saying the script, but for one token in place of draft `at` of every cycle (from 1; 0: none)."""
+    return cast(Drafter, _Steered(drafter, script, at))
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class _Rejecting:
+class _Steered:
     inner: Drafter
+    script: Script
     at: int
 
     def __getattr__(self, name: str) -> Any:
@@ -75,9 +77,12 @@ class _Rejecting:
     ) -> list[Proposal]:
         """See `Drafter.propose`."""
         proposals = self.inner.propose(sequences, counts)
-        return [self._swap(sequence, proposal) for sequence, proposal in zip(sequences, proposals, strict=True)]
+        return [self._swap(*one) for one in zip(sequences, counts, proposals, strict=True)]
 
-    def _swap(self, sequence: Sequence, proposal: Proposal) -> Proposal:
+    def _swap(self, sequence: Sequence, count: int, proposal: Proposal) -> Proposal:
+        if self.inner.pointer(sequence) is None:
+            start = len(sequence.tokens)
+            proposal = Proposal(self.script.ids[start : start + count])
         if not 0 < self.at <= len(proposal.tokens):
             return proposal
         row, tokens, q_KV = self.at - 1, list(proposal.tokens), proposal.q_KV

@@ -41,7 +41,7 @@ UNLIKELY = 1e-4
 def over(engine: Engine, target: object, draft: object, gamma: int) -> Engine:
     """Return `engine` with its rule, parts, cache and kind of drafter over other models; a kernel is left out.
 
-    A drafter that is no draft model is replaced by one: tables need something to draft from.
+    A drafter that cannot be had over a table is replaced by a draft model.
     """
     again: Callable[[object], Drafter] = getattr(engine.drafter, "over", ModelDrafter)
     rule = engine.rule.rule if isinstance(engine.rule, ByKernel) else engine.rule
@@ -152,9 +152,12 @@ def _counted(engine: Engine, law: Items[float], rows: int = 64, length: int = 15
     return chance > UNLIKELY, None, f"shares {shares} of {total} tokens; a chance of {chance:.1e} if the law were right"
 
 
-def _chain(width: int = 16) -> TabularLM:
-    """Each token is followed by the next one, almost surely."""
-    return TabularLM(9.0 * torch.eye(width, dtype=torch.float64).roll(1, dims=1))
+_ROUND = [15, *range(16)]
+
+
+def _chain() -> TabularLM:
+    """Each token is followed by the next one, almost surely; behind a whole round, lookup drafters know it too."""
+    return TabularLM(9.0 * torch.eye(_ROUND[-1] + 1, dtype=torch.float64).roll(1, dims=1))
 
 
 def ends(engine: Engine) -> Iterator[Row]:
@@ -164,7 +167,7 @@ def ends(engine: Engine) -> Iterator[Row]:
     for place in range(2 * (gamma + 1)):
 
         def look(end: int = place) -> tuple[bool, None, str]:
-            result = both.generate([15], Sampling(temperature=0, eos_token_id=end), max_new_tokens=15)
+            result = both.generate(_ROUND, Sampling(temperature=0, eos_token_id=end), max_new_tokens=15)
             fine = result.tokens == tuple(range(end + 1)) and result.finish_reason == "eos"
             return fine, None, f"{result.tokens} by {result.finish_reason}; the text ends with token {end}"
 
@@ -179,9 +182,10 @@ def caps(engine: Engine) -> Iterator[Row]:
 
         def look(most: int = cap) -> tuple[bool, None, str]:
             greedy = Sampling(temperature=0, eos_token_id=None)
-            result: Result = both.generate([15], greedy, max_new_tokens=most)
+            result: Result = both.generate(_ROUND, greedy, max_new_tokens=most)
             assert result.trace is not None
-            wide = [c for c in result.trace.cycles if len(c.proposed) > max(0, most - c.committed_before)]
+            last = most + len(_ROUND) - 1
+            wide = [c for c in result.trace.cycles if len(c.proposed) > max(0, last - c.committed_before)]
             fine = result.tokens == tuple(range(most)) and result.finish_reason == "length" and not wide
             return fine, None, f"{len(result.tokens)} tokens by {result.finish_reason}; {most} are allowed"
 

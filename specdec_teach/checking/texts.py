@@ -63,7 +63,7 @@ def _same(engine: Engine, found: Result, right: Result) -> tuple[bool, None, str
 def self_draft(engine: Engine) -> Iterator[Row]:
     """Let the target draft for itself: nothing it proposes may be refused."""
     again = getattr(engine.drafter, "over", None)
-    if again is None:
+    if again is None or getattr(engine.drafter, "model", None) is None:
         return
     both = engine.variant(drafter=again(engine.target_runner.model))
     exact = tolerance_of(engine.target_runner) <= 1e-5

@@ -7,7 +7,7 @@ import pytest
 import specdec_teach as sd
 
 TARGET, NEAR = sd.testing.tiny_llama(), sd.testing.tiny_llama(noise=0.08)
-LOOKUP = {"ngram"}
+LOOKUP = {"ngram", "retrieval"}
 OF_A_MODEL = {"model", "model-argmax"}
 
 
@@ -37,7 +37,7 @@ def test_every_drafter_leaves_the_greedy_text_alone(pair: sd.Pair) -> None:
         assert found.stats.drafted > 0, name
 
 
-@pytest.mark.parametrize("name", ["model", "model-argmax", "ngram"])
+@pytest.mark.parametrize("name", ["model", "model-argmax", "ngram", "retrieval"])
 def test_a_drafter_is_made_the_same_each_time(pair: sd.Pair, name: str) -> None:
     """Two calls, one text: nothing in a drafter depends on when it was made."""
     first, second = (

@@ -40,6 +40,8 @@ ALLOWED: dict[str, set[str]] = {
         "specdec_teach.odds",
         "specdec_teach.trace",
     },
+    "specdec_teach.drafters.passages": {"numpy"},
+    "specdec_teach.drafters.retrieval": {"specdec_kernels", "specdec_teach", "torch", "numpy"},
     "specdec_teach.exercises.ahead": {"specdec_kernels", "specdec_teach", "triton"},
     "specdec_teach.exercises.lesson_07": {"specdec_kernels", "specdec_teach", "torch", "triton"},
     "specdec_teach.noise": {"specdec_kernels", "specdec_teach", "torch", "numpy"},

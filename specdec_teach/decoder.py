@@ -42,12 +42,17 @@ class CompactDecoder:
     """The decoder of `model`, a causal LM of transformers for which `fits` holds.
 
     `backend`: who attends over paged caches: the Triton kernel ("triton"; "auto" on a GPU), or torch.
+    `kernel`: whether the former was chosen. `depth` layers; `groups` and `size` are G and D, `vocab` V.
     Shapes: T tokens of all sequences, hidden size N, H query heads and G key/value heads of size D, vocabulary V.
     """
 
     def __init__(self, model: Any, backend: str = "auto") -> None:
         config, body = model.config, model.model
-        self._kernel = backends.choose(backend, model.lm_head.weight) == "triton"
+        self.kernel = backends.choose(backend, model.lm_head.weight) == "triton"
+        self.dtype, self.device = model.lm_head.weight.dtype, model.lm_head.weight.device
+        self.vocab = len(model.lm_head.weight)
+        self.depth, self.groups = len(body.layers), int(config.num_key_value_heads)
+        self.size = int(body.layers[0].self_attn.head_dim)
         self._embedding, self._norm, self._head = body.embed_tokens, body.norm, Linear([model.lm_head])
         self._rotary = body.rotary_emb
         self._cos_PD = self._sin_PD = torch.empty(0, 0)
@@ -133,7 +138,7 @@ class CompactDecoder:
         self, caches: Items[Cache], counts: list[int], ends: list[int], like: Tensor, trees: Items[Parents | None]
     ) -> Attend:
         """Return how this forward attends: all rows at once where they lie, or one after the other."""
-        paged = PagedRows.of(caches, counts, like.device, trees) if self._kernel else None
+        paged = PagedRows.of(caches, counts, like.device, trees) if self.kernel else None
         if paged is not None:
             return paged.attend
         rows = zip(caches, counts, trees, strict=True)

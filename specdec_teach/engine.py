@@ -29,6 +29,7 @@ from specdec_teach.drafters.base import Drafter, features_of, spare_nodes
 from specdec_teach.ending import Ending
 from specdec_teach.events import Observer
 from specdec_teach.grammar import GrammarMasks
+from specdec_teach.graphs import Graphs
 from specdec_teach.hf import ModelRunner
 from specdec_teach.history import History
 from specdec_teach.limits import Limits
@@ -97,11 +98,13 @@ class Engine:
         self.debug = debug
         self.parts = Parts()
         self.observers: list[Observer] = []
+        self.graphs = Graphs.on(self.target_runner.model.device)
 
     def variant(self, **changes: object) -> Engine:
         """Return an engine like this one with some attributes replaced, without observers; this one stays as it is."""
         twin = copy.copy(self)
         twin.observers = []
+        twin.graphs = None if self.graphs is None else self.graphs.again()
         for name, value in changes.items():
             assert hasattr(self, name), name
             setattr(twin, name, value)

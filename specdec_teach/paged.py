@@ -80,7 +80,7 @@ class PagedRows:
         only = caches[0] if len(caches) == 1 else None
         if isinstance(only, ContiguousCache) and only.kind == "contiguous":
             slots = torch.arange(only.pointer, only.pointer + counts[0])
-            return cls(only.store, only.capacity, [(0,)], pointers, [slots], trees, device)
+            return cls(only.store, only.store.slots, [(0,)], pointers, [slots], trees, device)
         paged = [cache for cache in caches if isinstance(cache, PagedCache)]
         if len(paged) < len(caches) or len({id(cache.pool) for cache in paged}) != 1:
             return None

@@ -32,6 +32,11 @@ class Policy:
         self.sampling = sampling
         self._history = history
 
+    @property
+    def plain(self) -> bool:
+        """Whether rows depend on nothing but their own logits."""
+        return self._history is None
+
     def scores(
         self, logits_RV: Tensor, prefix: Items[int], drafts: Items[int], parents: Parents | None = None
     ) -> Tensor:

@@ -79,6 +79,9 @@ def catch_up(streams: Items[Stream]) -> list[Stream]:
 def _work_out(streams: list[Stream]) -> None:
     """Draft, run the target once, and judge."""
     plans = [stream.plan() for stream in streams]
+    graphs = streams[0].engine.graphs
+    if graphs is not None and len(streams) == 1 and graphs.work_out(streams[0], plans[0]):
+        return
     clock = [perf_counter()]
     proposed = zip(streams, plans, _propose(streams, plans), strict=True)
     drafted = [(stream, plan, drafts) for stream, plan, drafts in proposed if drafts is not None]

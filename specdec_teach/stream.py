@@ -30,7 +30,7 @@ from specdec_teach.recorder import Pending, draw_numbers
 from specdec_teach.result import Result, Stats
 from specdec_teach.sequence import Sequence
 from specdec_teach.trace import KV, Cycle, FinishReason, Meta, Prefill, Seconds, Trace
-from specdec_teach.working import Outcome, Plan, Progress
+from specdec_teach.working import Decided, Outcome, Plan, Progress
 from specdec_teach.writer import Run
 
 if TYPE_CHECKING:
@@ -190,22 +190,23 @@ class Stream(Iterator[Cycle]):
         logits_RV: Tensor,
         spent: tuple[float, float],
         rows: int,
+        decided: Decided | None = None,
     ) -> None:
         """Judge the drafts by the target's rows `[K + 1, V]`; nothing is committed yet.
 
-        `spent`: seconds of draft and target. `rows`: how many requests shared them.
+        `spent`: seconds of draft and target. `rows`: how many requests shared them. `decided`: what a device decided.
         """
         sequence, limits, rule, index = self.sequence, self.limits, self.engine.rule, plan.index
         highest = (sequence.cache.pointer, proposal.reach or self.draft_pointer())
         self._tell(lambda: events.TargetRan(index, len(proposal.tokens) + 1, highest[0], sequence.row))
         start = perf_counter()
         scores_RV = sequence.policy.scores(logits_RV, sequence.tokens, proposal.tokens, proposal.parents)
-        p_RV = processed(scores_RV, sequence.sampling)
+        p_RV = processed(scores_RV, sequence.sampling) if decided is None else decided.p_RV
         try:
-            verdict = rule.judge(proposal, p_RV, sequence.noise, plan.first)
+            verdict = rule.judge(proposal, p_RV, sequence.noise, plan.first) if decided is None else decided.verdict
         except EngineFailure as error:
             raise EngineFailure(f"cycle {index}, after {plan.before} tokens: {error}") from None
-        verifying = perf_counter() - start
+        verifying = perf_counter() - start if decided is None else decided.seconds
         drawn = not (sequence.sampling.greedy_now and rule.lossless)
         emitted = (*verdict.standing(proposal.tokens), verdict.token)
         full = limits.finished(plan.before + len(emitted)) is not None
@@ -336,15 +337,9 @@ class Stream(Iterator[Cycle]):
             rounds.catch_up([self])
             sequence = self.sequence.fork(noise)
         twin = Stream(
-            self.engine,
-            sequence,
-            self.limits,
-            self.progress.ending,
-            self.meta,
-            self._gamma,
-            self._cycles.maxlen,
-            False,
-        )
+            self.engine, sequence, self.limits, self.progress.ending, self.meta, self._gamma,
+            self._cycles.maxlen, False,
+        )  # fmt: skip
         twin._prefill, twin._draft_ready, twin._watch = self._prefill, True, None
         twin.progress = replace(self.progress, last=None)
         return twin

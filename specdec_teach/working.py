@@ -20,7 +20,7 @@ from specdec_teach.rules.base import Verdict
 from specdec_teach.trace import KV, Blocks, Cycle, Draws, FinishReason, Seconds
 from specdec_teach.tree import below
 
-__all__ = ["Outcome", "Plan", "Progress"]
+__all__ = ["Decided", "Outcome", "Plan", "Progress"]
 
 
 @final
@@ -43,6 +43,16 @@ class Plan:
     def next_number(self) -> int:
         """The first draw number of the cycle after this one."""
         return self.first + self.nodes + 1
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Decided:
+    """A verdict that was reached on a device, the rows `[K + 1, V]` it was made from, and the seconds it took."""
+
+    p_RV: Tensor
+    verdict: Verdict
+    seconds: float
 
 
 @final

@@ -36,7 +36,7 @@ class ContiguousCache:
     (5, 3, torch.Size([1, 1, 5, 4]))
     """
 
-    __slots__ = ("_written", "capacity", "kind", "pointer", "store")
+    __slots__ = ("__weakref__", "_written", "capacity", "kind", "pointer", "store")
 
     def __init__(self, capacity: int, kind: Literal["contiguous", "masked", "recompute"] = "contiguous") -> None:
         if kind not in _KINDS:

@@ -48,6 +48,11 @@ class ModelDrafter:
         self.exact = True
 
     @property
+    def runner(self) -> ModelRunner:
+        """What runs the draft model."""
+        return self._runner
+
+    @property
     def model(self) -> PreTrainedModel:
         """The draft model."""
         return self._runner.model

@@ -44,7 +44,7 @@ class ModelRunner:
     `rolls_back`: its caches rewind to any position; a model with a state of its own gets snapshots. `shares`: rows of
     different lengths share a forward, or else have one each. `at_once`: several tokens of a row fit in a forward.
     `decoder`: "compact" for the Llama family, "hf" for transformers' own forward, which that name forces; `backend`:
-    who attends over paged caches in the compact one.
+    who attends over paged caches in the compact one. `compact`: the former, None while the latter runs.
     InvalidInput when `model` is no causal LM of transformers, takes no cache, answers otherwise with a cache than
     without, keeps a state that cannot be restored, mixes the tokens of a forward, or is in training mode.
     """
@@ -93,7 +93,7 @@ class ModelRunner:
                 "leave decoder= out"
             )
         self._backend = backend
-        self._compact: CompactDecoder | None = None
+        self.compact: CompactDecoder | None = None
         self._weights: tuple[tuple[int, int], ...] = ()
         self.shares = self.rolls_back and (self._positions or self._tried(role))
 
@@ -165,8 +165,8 @@ class ModelRunner:
         with torch.inference_mode():
             if self._states is not None:
                 return self._by_state(self._states, rows)
-            if self._compact is not None:
-                logits = self._compact(caches, ids, keeps, seen, trees)
+            if self.compact is not None:
+                logits = self.compact(caches, ids, keeps, seen, trees)
             elif self.shares or len(caches) == 1:
                 logits = self._run(caches, ids, keeps, seen, trees)
             else:
@@ -198,9 +198,9 @@ class ModelRunner:
             return
         weights = tuple((w.data_ptr(), 0 if w.is_inference() else w._version) for w in self.model.parameters())
         if not CompactDecoder.fits(self.model):
-            self._compact = None
-        elif self._compact is None or weights != self._weights:
-            self._compact, self._weights = CompactDecoder(self.model, self._backend), weights
+            self.compact = None
+        elif self.compact is None or weights != self._weights:
+            self.compact, self._weights = CompactDecoder(self.model, self._backend), weights
 
     def _run(
         self,

@@ -1,0 +1,152 @@
+"""Cycles of one request that run on the device from the first draft to the verdict, with one copy to the host.
+
+What is recorded (`steps`): the draft's forwards over one token and over two (catch-up after a cycle that accepted
+everything), the target's over γ + 1, the draw, the verdict; each the first time that it is needed. It serves greedy and
+drawn drafts under "rejection" and "coupled", judged by `specdec_kernels`, and plain decoding. Everything else takes the
+general way: several requests at once, a shorter γ at the end of a text, other rules, drafters, caches and decoders,
+whatever looks at the text (penalties, grammars), forced patterns, prefill. A cycle that cannot be judged is run again
+the general way, which says what is wrong; a failure to record ends all recording, with one warning.
+One copy brings counts and tokens to the host. A record (trace, observer) reads rows of p and q, and costs more of them.
+Invariant: tokens, counters, draw numbers and pointers are those of the general way, up to the rounding of logits; a
+request can change from one way to the other at any cycle. It does not know how a model attends.
+"""
+
+from __future__ import annotations
+
+import warnings
+from itertools import pairwise
+from typing import TYPE_CHECKING, final
+
+import torch
+
+from specdec_kernels.errors import SpecDecError
+from specdec_teach.drafters.base import Proposal
+from specdec_teach.graphs.board import Board, Standing
+from specdec_teach.graphs.capture import Capture, CudaGraphs, Work
+from specdec_teach.graphs.job import Job
+from specdec_teach.graphs.model import FixedModel
+from specdec_teach.graphs.steps import Judge, Report, Steps
+from specdec_teach.working import Decided, Plan
+
+if TYPE_CHECKING:
+    from specdec_teach.stream import Stream
+
+__all__ = ["Graphs"]
+
+_LEAST_SLOTS = 256
+
+
+@final
+class Graphs:
+    """The recorded cycles of one engine. `cycles`: how many it ran; `why`: what made it give up, None while it goes on.
+
+    Each model keeps a memory for one request, as large as the largest that asked.
+    """
+
+    def __init__(self, capture: Capture) -> None:
+        self.cycles = 0
+        self.why: str | None = None
+        self._capture = capture
+        self._steps: Steps | None = None
+        self._left_at: Standing | None = None
+
+    @classmethod
+    def on(cls, device: torch.device) -> Graphs | None:
+        """Return what runs cycles on a CUDA device, None for others."""
+        return cls(CudaGraphs()) if device.type == "cuda" else None
+
+    def again(self) -> Graphs:
+        """Return one for another engine on the same device."""
+        return Graphs(self._capture)
+
+    def work_out(self, stream: Stream, plan: Plan) -> bool:
+        """Work out the cycle that `plan` began, or return False and leave it all to the general way."""
+        job = Job.of(stream, plan) if self.why is None else None
+        if job is None:
+            return False
+        try:
+            steps, drafting, target, judge = self._ready(stream, job)
+        except Exception as error:  # whatever keeps a device from recording is no reason to stop a text
+            self.why, self._steps = f"{type(error).__name__}: {error}".partition("\n")[0], None
+            warnings.warn(
+                f"cycles cannot be recorded on this device ({self.why}); this engine runs them one by one, as it would "
+                "without CUDA graphs",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            return False
+        marks = [self._capture.mark()]
+        for part in (drafting, [target], [judge.replay]):
+            for replay in part:
+                replay()
+            marks.append(self._capture.mark())
+        report = Report.of(self._capture.fetch(judge.report_R), job.count)
+        if report.status or report.bad:
+            return False
+        self._settle(stream, plan, job, steps, judge, report, marks)
+        return True
+
+    def _ready(self, stream: Stream, job: Job) -> tuple[Steps, list[Work], Work, Judge]:
+        """Return the steps of a cycle and its replays, with the request on the board and in the memory."""
+        left_at, self._left_at = self._left_at, None
+        steps = self._for(job)
+        models = (steps.target, *([steps.draft] if job.draft is not None and steps.draft is not None else []))
+        known = steps.knows(job.form, job.count, job.lacking) and left_at == job.standing
+        if known and all(model.holds(cache) for model, cache in zip(models, job.caches, strict=True)):
+            return self._replays(steps, job)
+        for model, cache in zip(models, job.caches, strict=True):
+            model.lend(cache)
+        # Recording runs what it records, from here on: behind the pointers, where nothing counts.
+        steps.board.write(stream.sequence.tokens, job.standing, job.seed)
+        replays = self._replays(steps, job)
+        steps.board.write(stream.sequence.tokens, job.standing, job.seed)
+        return replays
+
+    def _replays(self, steps: Steps, job: Job) -> tuple[Steps, list[Work], Work, Judge]:
+        rows = job.count + 1
+        drafting = steps.drafting(job.form, job.count, job.lacking)
+        return steps, drafting, steps.target.forward(rows, rows), steps.judge(job.form, job.count)
+
+    def _for(self, job: Job) -> Steps:
+        """Return the steps of these models with room for these caches: the same as last time if they still fit."""
+        steps = self._steps
+        wanted = [(job.target, job.caches[0].capacity)]
+        if job.draft is not None:
+            wanted.append((job.draft, job.caches[1].capacity))
+        if steps is not None:
+            have = [steps.target] if steps.draft is None else [steps.target, steps.draft]
+            fits = [m.decoder is decoder and m.slots >= room for m, (decoder, room) in zip(have, wanted, strict=False)]
+            if len(have) >= len(wanted) and all(fits):
+                return steps
+        self._steps = steps = None  # its memory goes first
+        slots = [max(_LEAST_SLOTS, 1 << (room - 1).bit_length()) for _, room in wanted]
+        board = Board(slots[0], job.target.device)
+        pairs = zip(wanted, slots, (board.target, board.draft), strict=False)
+        models = [FixedModel(decoder, size, board, at, self._capture) for (decoder, _), size, at in pairs]
+        self._steps = Steps(board, models[0], models[1] if job.draft is not None else None, self._capture)
+        return self._steps
+
+    def _settle(
+        self, stream: Stream, plan: Plan, job: Job, steps: Steps, judge: Judge, report: Report, marks: list[object]
+    ) -> None:
+        """Let the host follow: pointers, verdict, and where the board has moved."""
+        fed = (job.count + 1, job.lacking + job.count - 1)
+        for cache, count in zip(job.caches, fed, strict=False):
+            if count:
+                cache.advance(count)
+        at, number = plan.before + report.accepted, job.standing.number + job.count + 1
+        moved = Standing(at + 1, at, min(job.standing.draft + max(fed[1], 0), at), number)
+        # The next cycle of a request overwrites what this one was judged by, and so does another request's.
+        p_RV, q_KV = judge.p_RV.clone(), steps.q(job.count).clone() if job.form.draws else None
+        proposal = Proposal(report.drafts, q_KV)
+        stream.told(plan, proposal)
+        seconds = [self._capture.seconds(*ends) for ends in pairwise(marks)]
+        decided = Decided(p_RV, report.verdict(job.form, p_RV), seconds[2])
+        logits_RV, unforced = steps.target.logits(job.count + 1), (False,) * job.count
+        try:
+            stream.judge(plan, proposal, unforced, logits_RV, (seconds[0], seconds[1]), 1, decided)
+        except SpecDecError as error:
+            stream.error = error
+            return
+        self.cycles += 1
+        self._left_at = moved if job.form.rule != "coupled" else Standing(at + 1, at, moved.draft, at + 1)

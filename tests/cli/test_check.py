@@ -36,6 +36,33 @@ def test_an_honest_engine_ends_with_0(tmp_path: Path, capsys: pytest.CaptureFixt
     assert {row["group"] for row in plain["rows"]} == {"EOS", "length cap", "self-draft 100 %"}
 
 
+@pytest.mark.parametrize("name", ["model-argmax", "ngram", "retrieval"])
+@pytest.mark.usefixtures("tiny")
+def test_a_drafter_is_chosen_by_name(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen: list[str] = []
+    honest = sd.Engine
+
+    def watched(*args: Any, **settings: Any) -> sd.Engine:
+        seen.append(settings["drafter"].name)
+        return honest(*args, **settings)
+
+    monkeypatch.setattr(sd, "Engine", watched)
+    assert main(["check", "--gamma", "2", "--drafter", name]) == 0
+    assert seen == [name]
+    assert "All of it holds" in capsys.readouterr().out
+
+
+def test_a_target_alone_can_look_things_up(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    pair = sd.Pair(sd.testing.tiny_llama(), None, None)
+    monkeypatch.setattr(sd, "load_pair", lambda target, draft: pair, raising=False)
+    monkeypatch.setattr(checking, "SECTIONS", {"ends": checking.SECTIONS["ends"]})
+    assert main(["check", "--gamma", "2", "--drafter", "ngram"]) == 0
+    assert main(["check"]) == 2
+    assert "--drafter with one of ngram, retrieval" in capsys.readouterr().err
+
+
 @pytest.mark.usefixtures("tiny")
 def test_a_failure_ends_with_1_and_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -61,6 +88,7 @@ def test_a_failure_ends_with_1_and_is_named(
         (["--gamma", "-1"], "gamma"),
         (["--cache", "pagd"], "paged"),
         (["--verify", "typical"], "lossy"),
+        (["--drafter", "n-gram"], "Did you mean 'ngram'?"),
         (["--draft", "somewhere"], "without a target"),
         (["--target", "no/such/folder/here"], "cannot load"),
         (["--json", "no-such-folder/report.json"], "make it first"),

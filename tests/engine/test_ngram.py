@@ -28,7 +28,7 @@ def slow_look_up(tokens: list[int], count: int, longest: int, shortest: int) -> 
 def drafted(tokens: list[int], count: int, longest: int = 3, shortest: int = 1) -> list[int]:
     """What the drafter proposes behind a prompt."""
     script: list[list[int]] = []
-    drafter = sd.NgramDrafter(longest, shortest)
+    drafter = sd.NgramDrafter(longest, shortest)  # type: ignore[arg-type]
     engine = sd.Engine(TARGET, drafter=drafter, gamma=count)
     stream = engine.stream(tokens, sd.Sampling.greedy(), max_new_tokens=count + 1)
     script.append(list(next(stream).proposed))
@@ -108,6 +108,6 @@ def test_two_requests_share_nothing() -> None:
 
 def test_refusals() -> None:
     """Sizes that make no sense."""
-    for longest, shortest in ((0, 0), (1, 2), (3, 0)):
+    for longest, shortest in ((0, 0), (1, 2), (3, 0), (2.5, 1), ("3", 1), (True, True)):
         with pytest.raises(sd.InvalidInput, match="longest ≥ shortest ≥ 1"):
-            sd.NgramDrafter(longest, shortest)
+            sd.NgramDrafter(longest, shortest)  # type: ignore[arg-type]

@@ -53,7 +53,9 @@ def inject(engine: Engine, name: str) -> Engine:
         raise InvalidInput(
             f"the mistakes are made in chains of drafts and {engine.drafter.name} grows trees; give a drafter of chains"
         )
-    return CATALOGUE[name].build(engine)
+    broken = CATALOGUE[name].build(engine)
+    broken.graphs = None  # the mistakes are made in the general way
+    return broken
 
 
 def describe(name: str) -> Fault:

@@ -39,12 +39,9 @@ class Capture(Protocol):
 
 @final
 class CudaGraphs:
-    """CUDA graphs in one memory pool; marks are CUDA events, which wait for nothing."""
+    """CUDA graphs, each with memory of its own; marks are CUDA events, which wait for nothing."""
 
-    __slots__ = ("_pool",)
-
-    def __init__(self) -> None:
-        self._pool: Any = None
+    __slots__ = ()
 
     def record(self, work: Work) -> Work:
         """See `Capture.record`; kernels compile and libraries make their buffers on a side stream first."""
@@ -55,9 +52,8 @@ class CudaGraphs:
                 work()
         here.wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             work()
-        self._pool = graph.pool()
         return partial(_replay, graph, work)
 
     def fetch(self, report: Tensor) -> Tensor:

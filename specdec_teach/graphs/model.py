@@ -53,6 +53,8 @@ class FixedModel:
 
     def lend(self, cache: ContiguousCache) -> None:
         """Let `cache` live here; who lived here before takes a copy along."""
+        if self.holds(cache):
+            return
         before = self._holder() if self._holder is not None else None
         if before is not None and before.store is self._store:
             before.store = self._store.copy()

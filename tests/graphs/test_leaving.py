@@ -124,6 +124,7 @@ def test_a_variant_records_for_itself() -> None:
     made = engine(Tape())
     assert made.graphs is not made.variant(gamma=2).graphs
     assert engine(None).variant(gamma=2).graphs is None
+    assert sd.faults.inject(made, sd.faults.names()[0]).graphs is None
     assert sd.Engine(sd.testing.tiny_llama()).graphs is None, "there is no GPU here"
 
 

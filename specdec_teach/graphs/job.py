@@ -14,6 +14,7 @@ import torch
 from specdec_teach.caches import ContiguousCache
 from specdec_teach.drafters.model import ModelDrafter
 from specdec_teach.graphs.board import Standing
+from specdec_teach.hf import ModelRunner
 from specdec_teach.noise import CounterNoise, CoupledNoise, GreedyNoise
 from specdec_teach.rules.kernel import ByKernel
 from specdec_teach.sampling import Sampling
@@ -80,7 +81,8 @@ class Job:
             return None
         if not isinstance(noise, (CounterNoise, CoupledNoise, GreedyNoise)) or not sequence.policy.plain:
             return None
-        target, cache = stream.engine.target_runner.compact, sequence.cache
+        runner, cache = stream.engine.target_runner, sequence.cache
+        target = runner.compact if isinstance(runner, ModelRunner) else None
         if target is None or not _serves(target, cache, sequence.vocab, length + count) or cache.pointer != length - 1:
             return None
         draws, draft, at = False, None, 0

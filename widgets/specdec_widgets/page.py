@@ -50,8 +50,8 @@ h1 { font-size: 1.15rem; font-weight: 600; margin: 0; overflow-wrap: anywhere; }
 noscript img { max-width: 100%; }
 """
 
-STYLED = ("lab", "timeline")
-"""The modules with a style sheet of their own beside the player's."""
+STYLES = {"lab": "lab.css", "timeline": "timeline.css"}
+"""The style sheet of a module beside the player's."""
 
 IMPORT = re.compile(r'^import \{[^}]*\} from "\./([\w.]+)";\n', re.MULTILINE)
 
@@ -130,7 +130,7 @@ def lab_to_html(
 def _document(title: str, kind: str, run: dict[str, object], module: str, still: str, what: str) -> str:
     data = json.dumps(run, ensure_ascii=True, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     script = asset(f"{module}.js").replace("</script", "<\\/script")
-    style = asset("player.css") + (asset(f"{module}.css") if module in STYLED else "")
+    style = asset("player.css") + asset(STYLES.get(module, "tree.css"))
     return f"""<!doctype html>
 <html lang="en">
 <head>

@@ -32,7 +32,7 @@ class CyclePlayer(anywidget.AnyWidget):
     """
 
     _esm = asset("player.js")
-    _css = asset("player.css")
+    _css = asset("player.css") + asset("tree.css")
 
     trace = traitlets.Dict().tag(sync=True)
     step = traitlets.Int(0).tag(sync=True)

@@ -15,6 +15,7 @@ import { bar, drawLedger } from "./drawing.js";
 import { saver, transport } from "./transport.js";
 import { board, legend, milliseconds, totals } from "./board.js";
 import { flags, settings, stepName } from "./captions.js";
+import { tree } from "./tree.js";
 
 export { memory };
 
@@ -72,10 +73,10 @@ export function mount(host, store) {
     waiting = setTimeout(() => put(status, "no answer from the kernel yet: if it was restarted, run this cell again"), 20000);
   });
 
-  const lanes = board(root, (j) => select(j)), ledgerBox = el("div", "ledger"), side = el("div", "side");
+  const lanes = board(root, (j) => select(j)), ledgerBox = el("div", "ledger"), side = el("div", "side"), drafts = tree();
   root.append(
     el("header", "", cycleName, stageName, facts, badges), deck.controls, live, status,
-    lanes.lanes, legend(), lanes.words, lanes.blockLine, el("div", "below", ledgerBox, side), deck.help,
+    lanes.lanes, legend(), lanes.words, lanes.blockLine, drafts.node, el("div", "below", ledgerBox, side), deck.help,
   );
   host.append(root);
 
@@ -115,6 +116,7 @@ export function mount(host, store) {
     put(facts, [span, ...settings(trace, c ? c.proposed.length : trace.meta.gamma)].join("  ·  "));
     deck.place(at, [cycle, stage].filter(Boolean).join(", "));
     lanes.draw(frame, picked, deck.playing());
+    drafts.draw(trace, m, frame);
     const chosen = picked ?? focus(trace, frame), key = [frame.cycle, chosen, ORDER.indexOf(frame.stage), frame.k].join();
     if (key !== ledgerKey) {
       const data = ledger(trace, m, frame, chosen);

@@ -306,3 +306,7 @@ class Trace:
     def compare(self, other: Trace, names: tuple[str, str] | None = None) -> Comparison:
         """Set this run beside another one: `.parting`, `.show()`, `.to_html(path)`; None finds `names` by itself."""
         return Comparison(self, other, tell_apart(self, other) if names is None else names)
+
+    def tree(self, cycle: int = 0, *, dark: bool = False) -> object:
+        """Return a picture of a cycle's draft tree: tokens, verdicts, path and mask; InvalidInput where it has none."""
+        return views.renderer().tree(self, cycle, dark=dark)

@@ -44,6 +44,9 @@ class Renderer(Protocol):
     def four_steps(self, trace: Trace, cycle: int, *, dark: bool = False, width: float = 980) -> object:
         """Return a picture of one cycle in four steps."""
 
+    def tree(self, trace: Trace, cycle: int, *, dark: bool = False) -> object:
+        """Return a picture of the draft tree of one cycle."""
+
     def to_png(self, trace: Trace, path: Path, cycle: int, scale: float) -> Path:
         """Write one cycle as a PNG and return its path."""
 

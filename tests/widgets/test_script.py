@@ -13,13 +13,15 @@ import pytest
 
 from specdec_teach.timeline import Timeline
 from specdec_teach.trace import Blocks, Trace
-from specdec_widgets import laws, pool, serving, tiles
+from specdec_widgets import laws, pool, serving, tiles, trees
 from specdec_widgets.page import payload
 from specdec_widgets.steps import steps
 from specdec_widgets.words import blocks_sentence, labels, num
 from tests.widgets.test_laws import some_laws
+from tests.widgets.test_trees import every_shape
 from tests.widgets.timelines import TIMELINES
 from tests.widgets.traces import CASES, build
+from tests.widgets.trees import TREES
 
 HERE = Path(__file__).parent
 ODD = (
@@ -78,6 +80,19 @@ def test_timeline_module_under_node(tmp_path: Path) -> None:
     cases = {**TIMELINES, "crowd": replace(TIMELINES["crowd"], steps=TIMELINES["crowd"].steps[:60])}
     data = {name: told(timeline) for name, timeline in cases.items()}
     node_test("timeline.test.mjs", "SPECDEC_TIMELINES", tmp_path / "timelines.json", data)
+
+
+def test_tree_module_under_node(tmp_path: Path) -> None:
+    shapes = [*every_shape(3), *every_shape(5)[::7], tuple([-1] * 3 + [0, 0, 1, 1, 2, 2])]
+    data = {
+        "trees": {
+            name: {"trace": trace.to_dict(), "sentence": trees.sentence(trace, trace.cycles[-1])}
+            for name, trace in TREES.items()
+        },
+        "shapes": [{"parents": p, "places": trees.places(p), "mask": trees.mask(p)} for p in shapes],
+        "plain": CASES["mixed"].to_dict(),
+    }
+    node_test("tree.test.mjs", "SPECDEC_TREES", tmp_path / "trees.json", data)
 
 
 def test_lab_module_under_node(tmp_path: Path) -> None:

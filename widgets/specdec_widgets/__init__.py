@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from specdec_widgets import blocks, page, still
 from specdec_widgets.rounds import round_of
 from specdec_widgets.stacks import identity, identity_of
+from specdec_widgets.trees import tree_of
 
 if TYPE_CHECKING:
     from specdec_teach.comparison import Comparison
@@ -48,6 +49,10 @@ class Views:
     def four_steps(self, trace: Trace, cycle: int, *, dark: bool = False, width: float = 980) -> Picture:
         """Return one cycle in four steps: proposed, verified, judged, committed."""
         return round_of(trace, cycle, dark=dark, width=width)
+
+    def tree(self, trace: Trace, cycle: int, *, dark: bool = False) -> Picture:
+        """Return the draft tree of one cycle, judged."""
+        return tree_of(trace, cycle, dark=dark)
 
     def to_png(self, trace: Trace, path: Path, cycle: int, scale: float) -> Path:
         """Write the still of one cycle as a PNG and return its path."""

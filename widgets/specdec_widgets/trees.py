@@ -90,7 +90,9 @@ def tree_of(trace: Trace, cycle: int = 0, *, dark: bool = False) -> Picture:
     if found is None or isinstance(cycle, bool) or found.parents is None:
         trees = [c.index for c in trace.cycles if c.parents is not None]
         known = listed(trees[:12]) + (" …" if len(trees) > 12 else "") if trees else "none"
-        raise InvalidInput(f"cannot draw the tree of cycle {cycle!r}; cycles of this trace that drafted a tree: {known}")
+        raise InvalidInput(
+            f"cannot draw the tree of cycle {cycle!r}; cycles of this trace that drafted a tree: {known}"
+        )
     return _picture(trace, found, dark)
 
 
@@ -172,9 +174,7 @@ def _spot(place: Place, top: float) -> tuple[float, float]:
     return MARGIN + place[0] * COLUMN, top + place[1] * ROW
 
 
-def _edges(
-    c: Canvas, cycle: Cycle, spots: Sequence[Place], end: Place, last: Place | None, top: float
-) -> None:
+def _edges(c: Canvas, cycle: Cycle, spots: Sequence[Place], end: Place, last: Place | None, top: float) -> None:
     """A line from each node to its parent; the chosen path is the thick one."""
     path, quiet = cycle.path or (), []
     for node, parent in enumerate(cycle.parents or ()):
@@ -186,9 +186,7 @@ def _edges(
         _line(c, end, last, top, "blue" if cycle.last_kind == "correction" else "purple", 2.6, "")
 
 
-def _line(
-    c: Canvas, start: Place, stop: Place, top: float, stroke: str, wide: float, dash: str
-) -> None:
+def _line(c: Canvas, start: Place, stop: Place, top: float, stroke: str, wide: float, dash: str) -> None:
     (x1, y1), (x2, y2) = _spot(start, top), _spot(stop, top)
     x1, y1, y2 = x1 + COLUMN - 22, y1 + CHIP / 2, y2 + CHIP / 2
     bend = f"H{x2:.1f}" if y1 == y2 else f"h6Q{x1 + 11:.1f} {y1:.1f} {x1 + 11:.1f} {y1 + 6:.1f}V{y2 - 6:.1f}"
@@ -238,7 +236,5 @@ def _table(cycle: Cycle, drafts: Sequence[str]) -> str:
     lines = [f" # under {'draft':<{wide}}    q    p    u  verdict"]
     for node, (d, name, parent) in enumerate(zip(cycle.decisions, drafts, cycle.parents or (), strict=True), 1):
         text = name + " " * (wide - columns(name))
-        lines.append(
-            f"{node:>2} {parent + 1:>5} {text} {num(d.q):>4} {num(d.p):>4} {num(d.u):>4}  {VERDICT[d.status]}"
-        )
+        lines.append(f"{node:>2} {parent + 1:>5} {text} {num(d.q):>4} {num(d.p):>4} {num(d.u):>4}  {VERDICT[d.status]}")
     return "\n".join(lines)

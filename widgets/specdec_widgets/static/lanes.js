@@ -10,7 +10,7 @@
  */
 
 import { clip, GLYPH, sub } from "./words.js";
-import { columnAt, COLUMNS, since, standing } from "./steps.js";
+import { columnAt, COLUMNS, since, standing, rowOf } from "./steps.js";
 
 export const Y = {
   pending: 0, ruler: 1.15, text: 2.55, tag: 4.7, drafts: 6.1, rows: 9.8, target: 12.5, draft: 16.9, cell: 1.7, chip: 2.1,
@@ -121,8 +121,15 @@ export function scene(trace, m, frame, a, b, selected) {
   // The rows: row i stands over the token that was fed, and points at the position it judges.
   const stop = c.decisions.find((d) => d.status === "rejected")?.position ?? 0;
   const open = !since(frame, "last") && !(frame.stage === "verdict" && frame.k === stop);
-  if (open) add("slot", "chip open", L + K, Y.drafts, { h: Y.chip, text: K ? "bonus" : "next" });
-  for (let i = 0; i <= K; i++) {
+  if (open && !c.parents) add("slot", "chip open", L + K, Y.drafts, { h: Y.chip, text: K ? "bonus" : "next" });
+  for (let i = 0; c.parents && i <= K; i++) {
+    const now = frame.stage === "verdict" && rowOf(c, frame.k) === i ? " now" : "";
+    add("row" + i, "row proposed" + now, L - 1 + i, Y.rows, { h: 1.5, text: "row " + i });
+    if (!i) continue;
+    const from = L - 1 + rowOf(c, i), to = L - 1 + i, ends = { x1: mid(from), y1: Y.rows, x2: mid(to) - 0.3, y2: Y.drafts + Y.chip + 0.12 };
+    if (to >= a && from < b) lines.push({ key: "l" + i, cls: "link " + standing(c, frame, i) + (frame.k === i ? now : ""), ...ends });
+  }
+  for (let i = 0; !c.parents && i <= K; i++) {
     const at = L - 1 + i, now = frame.stage === "verdict" && frame.k === i + 1 ? " now" : "";
     const beyond = c.last_kind === "bonus" && since(frame, "last") ? "bonus" : open ? "proposed" : "unused";
     const state = i < K ? standing(c, frame, i + 1) : beyond;

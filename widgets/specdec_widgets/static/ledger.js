@@ -5,7 +5,7 @@
  */
 
 import { labels, num, pair, quote } from "./words.js";
-import { isGreedy, since, standing } from "./steps.js";
+import { lastRow, isGreedy, since, standing, rowOf } from "./steps.js";
 
 /** The numbers of one position, as far as the step knows them; null where there is nothing to show yet. */
 export function ledger(trace, m, frame, selected) {
@@ -19,11 +19,11 @@ export function ledger(trace, m, frame, selected) {
     const rows = [...shown, ...late].map(([id, p]) => ({ label: name(id, 0), p, role: id === c.last ? "drawn" : "" }));
     const rest = 1 - rows.reduce((s, r) => s + r.p, 0);
     const label = m.text[c.committed_after - 1];
-    return { kind: "last", row: c.proposed.length, label, rows, rest: { p: Math.max(0, rest) }, last: c.last_kind };
+    return { kind: "last", row: lastRow(c), label, rows, rest: { p: Math.max(0, rest) }, last: c.last_kind };
   }
   const d = c.decisions[selected - 1], state = d ? standing(c, frame, selected) : null;
   if (!d || !state) return null;
-  const mine = m.drafts[frame.cycle][selected - 1], place = { position: selected, row: selected - 1, label: mine };
+  const mine = m.drafts[frame.cycle][selected - 1], place = { position: selected, row: rowOf(c, selected), label: mine };
   if (d.p === null) return { kind: "decision", ...place, state, known: false, unknown: true, threshold: null, d, rows: [], rest: {} };
   const known = since(frame, "target"), drawn = d.status === "rejected" && since(frame, "last") ? c.last : null;
   const must = new Set([d.token, known && d.status === "rejected" ? c.last : d.token]);

@@ -5,7 +5,7 @@
  */
 
 import { list, num, percent, plural, quote, sub } from "./words.js";
-import { isGreedy } from "./steps.js";
+import { isGreedy, lastRow, rowOf } from "./steps.js";
 import { test } from "./ledger.js";
 
 const ENDS = {
@@ -43,6 +43,10 @@ const SAY = {
   },
 
   draft({ frame, c, K, d }) {
+    if (c.parents) {
+      const above = c.parents[frame.k - 1], under = above < 0 ? "the pending token" : d(above + 1), { q } = c.decisions[frame.k - 1];
+      return `The draft puts ${d(frame.k)} below ${under}, ${q === null ? "with a q that is unknown" : `with q = ${num(q)}`}.`;
+    }
     const fed = frame.k > 1 && c.draft_kv ? `The draft feeds ${sub(frame.k - 1)} and` : "The draft";
     const { q } = c.decisions[frame.k - 1];
     const head = `${fed} proposes ${d(frame.k)}, ${q === null ? "with a q that is unknown" : `to which it gives q = ${num(q)}`}.`;
@@ -58,8 +62,12 @@ const SAY = {
 
   verdict({ trace, m, frame, c, d }) {
     const x = c.decisions[frame.k - 1];
-    const head = `Row ${frame.k - 1} judges ${d(frame.k)}: ${test(trace, m, frame, x)}.`;
+    const head = `Row ${rowOf(c, frame.k)} judges ${d(frame.k)}: ${test(trace, m, frame, x)}.`;
     if (x.accepted) return `${head} Accepted.`;
+    if (c.parents) {
+      const next = c.parents.findIndex((above, k) => k >= frame.k && above === c.parents[frame.k - 1]);
+      return `${head} Rejected; ${next < 0 ? "it has no sibling left" : `its sibling ${sub(next + 1)} is judged by what is left of p`}.`;
+    }
     const behind = c.decisions.filter((y) => y.status === "unused").length;
     if (!behind) return `${head} Rejected.`;
     const rest = behind === 1 ? "the draft behind it is" : `the ${behind} drafts behind it are`;
@@ -68,9 +76,10 @@ const SAY = {
 
   last({ trace, c, K, at }) {
     const y = at(c.committed_after - 1);
+    if (c.last_kind === "bonus" && c.parents) return `The path ends at a leaf, so row ${lastRow(c)} gives one token more: the bonus ${y}.`;
     if (c.last_kind === "bonus" && K) return `All drafts are accepted, so row ${K} gives one token more: the bonus ${y}.`;
     if (c.last_kind === "bonus") return `Nothing was proposed: row 0 gives the next token, ${y}, as in plain decoding.`;
-    const bar = c.decisions.find((x) => x.status === "rejected")?.bars.find((x) => x.token === c.last);
+    const bar = c.decisions.findLast((x) => x.status === "rejected")?.bars.find((x) => x.token === c.last);
     if (isGreedy(trace) || !bar) return `The target puts ${y} there instead: the correction.`;
     if (c.degenerate_residual) return `The residual is empty to the last digit, so the correction ${y} is drawn from p itself.`;
     if (c.last_from === "p") return `The correction ${y} is drawn from the target's own p, where its probability is ${num(bar.p)}.`;

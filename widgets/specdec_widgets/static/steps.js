@@ -54,6 +54,7 @@ export function index(trace) {
   let longest = ids.length;
   const drafts = cycles.map((c) => {
     longest = Math.max(longest, c.committed_before + c.proposed.length + 1);
+    if (c.parents) return treeNames(trace, c);
     const L = c.committed_before, tail = ids.slice(Math.max(0, L - 4), L);
     return labels([...tail, ...c.proposed], trace.pieces).slice(tail.length);
   });
@@ -107,12 +108,18 @@ export function focus(trace, frame) {
   if (frame.stage === "target") return c.proposed.length ? 1 : 0;
   if (!since(frame, "last") || frame.stage === "end") return 0;
   if (c.last_kind === "bonus") return "last";
-  return c.decisions.find((x) => x.status === "rejected")?.position ?? c.accepted;
+  return c.decisions.findLast((x) => x.status === "rejected")?.position ?? c.accepted;
 }
+
+/** The row of logits that judges draft j: that of the token above it. */
+export const rowOf = (c, j) => (c.parents ? c.parents[j - 1] + 1 : j - 1);
+/** The row that the last token was drawn in. */
+export const lastRow = (c) => (c.parents ? (c.path?.at(-1) ?? -1) + 1 : c.accepted);
 
 /** What is known about draft j in a step: "drafted", "judged" or a final status; null before it is drafted. */
 export function standing(c, frame, j) {
   if (frame.stage === "draft" ? j > frame.k : !since(frame, "draft")) return null;
+  if (c.parents) return standingInTree(c, frame, j);
   const { status } = c.decisions[j - 1];
   if (status === "cut") return since(frame, "commit") ? "cut" : "proposed";
   if (status === "unused") {
@@ -120,4 +127,26 @@ export function standing(c, frame, j) {
     return since(frame, "last") || (frame.stage === "verdict" && frame.k >= stop) ? "unused" : "proposed";
   }
   return since(frame, "last") || (frame.stage === "verdict" && frame.k >= j) ? status : "proposed";
+}
+
+/** The same in a tree: a draft is discarded when one above it fell, or a sibling of it or of one above it stands. */
+function standingInTree(c, frame, j) {
+  const { status } = c.decisions[j - 1], { parents } = c;
+  if (since(frame, "last")) return status === "cut" && !since(frame, "commit") ? "proposed" : status;
+  if (frame.stage !== "verdict") return "proposed";
+  if (status !== "unused" && status !== "cut") return frame.k >= j ? status : "proposed";
+  const known = (k, want) => c.decisions[k].status === want && c.decisions[k].position <= frame.k;
+  for (let node = j - 1; node >= 0; node = parents[node]) {
+    if (known(node, "rejected") || c.decisions.some((_, k) => k !== node && parents[k] === parents[node] && known(k, "accepted"))) return "unused";
+  }
+  return "proposed";
+}
+
+/** The label of every node, read after its own path. */
+export function treeNames(trace, c) {
+  return c.proposed.map((_, node) => {
+    const path = [];
+    for (let at = node; at >= 0; at = c.parents[at]) path.unshift(c.proposed[at]);
+    return labels(path, trace.pieces).at(-1);
+  });
 }

@@ -1,14 +1,14 @@
 /**
  * The draft tree of a cycle: nodes with token, q and verdict, the chosen path, the last token, and the mask.
  *
- * `places`, `mask` and `stand` are pure functions that mirror specdec_widgets/trees.py (a test compares them); `tree`
+ * `places`, `mask` and `sayTree` are pure functions that mirror specdec_widgets/trees.py (a test compares them); `tree`
  * makes the elements of one step, for a player to put below its lanes. Invariant: what is drawn depends on (trace, step)
  * alone. It knows no store and no controls. Token texts enter the page as text nodes only.
  */
 
 import { clip, GLYPH, labels, list, num, plural, quote } from "./words.js";
 import { el, put, svg, token } from "./elements.js";
-import { since } from "./steps.js";
+import { since, standing, treeNames } from "./steps.js";
 
 const STEP = { x: 10.4, y: 3.9 }, NODE = { w: 8.4, h: 2.1 }, CELL = 1.05;
 
@@ -35,29 +35,6 @@ export function mask(parents) {
   return rows;
 }
 
-/** What is known of draft j of a tree in a step: "proposed" or its verdict; null before it is drafted. */
-export function stand(c, frame, j) {
-  if (frame.stage === "draft" ? j > frame.k : !since(frame, "draft")) return null;
-  const { status } = c.decisions[j - 1], { parents } = c;
-  if (since(frame, "last")) return status === "cut" && !since(frame, "commit") ? "proposed" : status;
-  if (frame.stage !== "verdict") return "proposed";
-  if (status !== "unused" && status !== "cut") return frame.k >= j ? status : "proposed";
-  const known = (k, want) => c.decisions[k].status === want && c.decisions[k].position <= frame.k;
-  for (let node = j - 1; node >= 0; node = parents[node]) {
-    if (known(node, "rejected") || c.decisions.some((_, k) => k !== node && parents[k] === parents[node] && known(k, "accepted"))) return "unused";
-  }
-  return "proposed";
-}
-
-/** The label of every node, read after its own path. */
-export function treeNames(trace, c) {
-  return c.proposed.map((_, node) => {
-    const path = [];
-    for (let at = node; at >= 0; at = c.parents[at]) path.unshift(c.proposed[at]);
-    return labels(path, trace.pieces).at(-1);
-  });
-}
-
 /** What became of a tree, in a sentence: that of trees.py. */
 export function sayTree(trace, c) {
   const drafts = treeNames(trace, c), last = labels(c.emitted, trace.pieces).at(-1), path = c.path ?? [];
@@ -79,7 +56,7 @@ export function treeScene(trace, m, frame) {
   const at = ([column, row]) => ({ x: column * STEP.x, y: row * STEP.y }), drawn = last !== null && done;
   const nodes = [{ key: "root", cls: "committed", label: m.text[c.committed_before - 1], glyph: "", note: fed ? "fed" : "pending", number: "", ...at([0, 0]) }], edges = [];
   parents.forEach((parent, node) => {
-    const state = stand(c, frame, node + 1), d = c.decisions[node];
+    const state = standing(c, frame, node + 1), d = c.decisions[node];
     if (!state) return;
     const judged = fed && (state === "accepted" || state === "rejected"), numbers = [d.q === null ? "" : "q " + num(d.q)];
     if (judged && d.p !== null) numbers.push("p " + num(d.p));

@@ -5,7 +5,14 @@ from __future__ import annotations
 from transformers import GenerationMixin, PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
-from specdec_teach.hf.loading import llama_from_config, load_any, load_llama, load_tokenizer
+from specdec_teach.hf.loading import (
+    llama_from_config,
+    llama_layer,
+    llama_norm,
+    load_any,
+    load_llama,
+    load_tokenizer,
+)
 from specdec_teach.hf.runner import ModelRunner
 
 __all__ = [
@@ -15,6 +22,8 @@ __all__ = [
     "PreTrainedConfig",
     "PreTrainedModel",
     "llama_from_config",
+    "llama_layer",
+    "llama_norm",
     "load_any",
     "load_llama",
     "load_tokenizer",

@@ -24,10 +24,11 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 from transformers.distributed.configuration_utils import DistributedConfig
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRMSNorm
 
 from specdec_kernels.errors import InvalidInput, shown
 
-__all__ = ["llama_from_config", "load_any", "load_llama", "load_tokenizer"]
+__all__ = ["llama_from_config", "llama_layer", "llama_norm", "load_any", "load_llama", "load_tokenizer"]
 
 
 def llama_from_config(config: dict[str, object]) -> LlamaForCausalLM:
@@ -35,6 +36,25 @@ def llama_from_config(config: dict[str, object]) -> LlamaForCausalLM:
     model = LlamaForCausalLM(LlamaConfig(**config))  # type: ignore[arg-type]
     model.train(False)
     return model
+
+
+def llama_layer(width: int, heads: int, inner: int, epsilon: float) -> LlamaDecoderLayer:
+    """Return one Llama layer with weights that mean nothing yet: as many key/value heads as query heads, no bias."""
+    return LlamaDecoderLayer(
+        LlamaConfig(
+            hidden_size=width,
+            num_attention_heads=heads,
+            num_key_value_heads=heads,
+            intermediate_size=inner,
+            rms_norm_eps=epsilon,
+        ),
+        0,
+    )
+
+
+def llama_norm(width: int, epsilon: float) -> LlamaRMSNorm:
+    """Return a norm by the root mean square, as a Llama has them."""
+    return LlamaRMSNorm(width, eps=epsilon)
 
 
 def load_llama(

@@ -125,6 +125,10 @@ class Network(nn.Module):
         if generator is not None:
             self.initialise(generator)
 
+    def describe(self) -> dict[str, int | float]:
+        """The sizes, for checkpoints."""
+        return self.shape.as_dict()
+
     def initialise(self, generator: torch.Generator) -> None:
         """Draw all matrices anew: normal with spread 0.02, those that end a branch smaller by depth."""
         shrink = (2 * self.shape.layers) ** -0.5

@@ -13,14 +13,14 @@ from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from tqdm import tqdm  # type: ignore[import-untyped]
 
 from specdec_teach.training.batches import Batch, load_batch, plan_epoch, split_batch
 from specdec_teach.training.corpus import Corpus
-from specdec_teach.training.network import Network
 from specdec_teach.training.optimizer import Muon
 
 CLIP = 1.0
@@ -79,7 +79,7 @@ def share_done(progress: Progress, plan: Plan) -> float:
     return progress.seconds / (60.0 * plan.minutes)
 
 
-def train(model: Network, corpus: Corpus, loss: Loss, plan: Plan, checkpoint: Path, label: str = "train") -> Progress:
+def train(model: nn.Module, corpus: Corpus, loss: Loss, plan: Plan, checkpoint: Path, label: str = "train") -> Progress:
     """Train `model` in place until the plan's limit, resuming from `checkpoint` if that file exists."""
     optimizer = Muon(model, plan.muon_rate, plan.adam_rate)
     progress = _resume(model, optimizer, checkpoint)
@@ -112,7 +112,7 @@ def train(model: Network, corpus: Corpus, loss: Loss, plan: Plan, checkpoint: Pa
     return progress
 
 
-def _replicas(model: Network, number: int) -> list[Network]:
+def _replicas(model: nn.Module, number: int) -> list[nn.Module]:
     """The model and copies of it that share its parameters but collect gradients of their own."""
     copies = [copy.deepcopy(model) for _ in range(number - 1)]
     for twin in copies:
@@ -121,7 +121,7 @@ def _replicas(model: Network, number: int) -> list[Network]:
     return [model, *copies]
 
 
-def _gradients(replicas: list[Network], batch: Batch, loss: Loss, workers: Executor) -> float:
+def _gradients(replicas: list[nn.Module], batch: Batch, loss: Loss, workers: Executor) -> float:
     """Leave the batch's mean gradient in the first replica, one slice of the batch per replica; returns the loss."""
     slices = split_batch(batch, len(replicas))
 
@@ -141,12 +141,12 @@ def _gradients(replicas: list[Network], batch: Batch, loss: Loss, workers: Execu
     return total
 
 
-def save_checkpoint(model: Network, optimizer: Muon, progress: Progress, path: Path) -> None:
+def save_checkpoint(model: nn.Module, optimizer: Muon, progress: Progress, path: Path) -> None:
     """Write a checkpoint to `path`, replacing an older one only when the new one is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_suffix(".new")
     state = {
-        "shape": model.shape.as_dict(),
+        "shape": _sizes(model),
         "model": model.state_dict(),
         "optimizer": optimizer.state_dict(),
         "progress": (progress.step, progress.tokens, progress.seconds, progress.loss),
@@ -155,16 +155,22 @@ def save_checkpoint(model: Network, optimizer: Muon, progress: Progress, path: P
     fresh.replace(path)
 
 
+def _sizes(model: nn.Module) -> dict[str, Any]:
+    """What tells a checkpoint of this model from one of another: a network's shape, or what a learner says of itself."""
+    sizes: dict[str, Any] = cast(Any, model).describe()
+    return sizes
+
+
 def load_progress(path: Path) -> Progress:
     """The progress stored in a checkpoint."""
     return Progress(*torch.load(path, weights_only=True)["progress"])
 
 
-def _resume(model: Network, optimizer: Muon, path: Path) -> Progress:
+def _resume(model: nn.Module, optimizer: Muon, path: Path) -> Progress:
     if not path.exists():
         return Progress()
     state = torch.load(path, weights_only=True)
-    if state["shape"] != model.shape.as_dict():
+    if state["shape"] != _sizes(model):
         raise ValueError(f"checkpoint {path.name} is of another model shape: {state['shape']}")
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])

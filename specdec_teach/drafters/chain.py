@@ -1,0 +1,73 @@
+"""Drafts of one sequence while a model makes them, one after the other, under the request's own settings.
+
+Invariant: a draft is drawn from the very distribution that is reported for it, or reported as certain. It does not know
+where the logits come from.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import final
+
+import torch
+from torch import Tensor
+
+from specdec_kernels.errors import EngineFailure
+from specdec_teach.drafters.base import Proposal
+from specdec_teach.noise import StreamId
+from specdec_teach.policy import fit_width, processed
+from specdec_teach.sequence import Sequence
+
+__all__ = ["Chain"]
+
+
+@final
+@dataclass(slots=True, eq=False)
+class Chain:
+    """At most `count` drafts of `sequence`; `certain`: take the likeliest token each time. `rows`: the q of each."""
+
+    sequence: Sequence
+    count: int
+    certain: bool = False
+    tokens: list[int] = field(default_factory=list)
+    rows: list[Tensor] = field(default_factory=list)
+
+    @property
+    def text(self) -> list[int]:
+        """The committed tokens and the drafts so far."""
+        return self.sequence.tokens + self.tokens
+
+    def take(self, logits_1V: Tensor) -> bool:
+        """Draw the next draft from the logits `[1, V]` behind `text`; return whether there is another to come.
+
+        None is drawn where the request's bans leave the draft nothing to say. EngineFailure when the logits are not
+        numbers.
+        """
+        sequence, row = self.sequence, len(self.tokens)
+        logits_1V = sequence.policy.scores(fit_width(logits_1V, sequence.vocab), sequence.tokens + self.tokens, ())
+        top = float(logits_1V.amax())
+        if top == -math.inf:
+            return False
+        if self.certain or sequence.sampling.greedy_now:
+            if not math.isfinite(top):
+                raise self._not_numbers()
+            token = int(logits_1V.argmax())
+        else:
+            q_1V = processed(logits_1V, sequence.sampling)
+            token = sequence.noise.draw(StreamId.DRAFT, sequence.number + row, q_1V[0])
+            if token >= sequence.vocab or math.isnan(float(q_1V[0, token])):
+                raise self._not_numbers()
+            self.rows.append(q_1V)
+        self.tokens.append(token)
+        return len(self.tokens) < self.count
+
+    def proposal(self) -> Proposal:
+        """Return the drafts made so far."""
+        return Proposal(tuple(self.tokens), torch.cat(self.rows) if self.rows else None)
+
+    def _not_numbers(self) -> EngineFailure:
+        return EngineFailure(
+            f"the draft model's logits for draft {len(self.tokens) + 1} after {len(self.sequence.tokens)} tokens are "
+            "not numbers; check its weights and dtype (float16 overflows on a CPU), or run without a drafter"
+        )

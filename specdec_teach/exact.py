@@ -160,10 +160,13 @@ def _measure(p: float, q: float) -> float:
 
 
 def _state(sequence: Sequence) -> tuple[object, ...]:
-    """Return all that the future depends on: committed tokens and what both caches can still read."""
+    """Return all that the future depends on: committed tokens, what both caches can read, and hidden states."""
     caches = [cast(Cache, one) for one in (sequence.cache, sequence.draft) if hasattr(one, "contents")]
-    readable = tuple(
-        (cache.pointer, *(keys.contiguous().view(torch.uint8).numpy().tobytes() for keys, _ in cache.contents()))
-        for cache in caches
-    )
-    return (tuple(sequence.tokens), readable)
+    readable = tuple((cache.pointer, *(_bytes(keys) for keys, _ in cache.contents())) for cache in caches)
+    hidden = sequence.hidden
+    waiting = () if hidden is None or hidden.stop == hidden.start else (hidden.start, _bytes(hidden.rows_RW))
+    return (tuple(sequence.tokens), readable, waiting)
+
+
+def _bytes(values: Tensor) -> bytes:
+    return values.contiguous().view(torch.uint8).numpy().tobytes()

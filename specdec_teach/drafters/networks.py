@@ -54,7 +54,7 @@ class HeadNetwork(nn.Module):
         self.fuse = nn.Linear(count * width, width, bias=False) if count > 1 else nn.Identity()
         self.token_norm, self.state_norm = (llama_norm(width, shape.epsilon) for _ in range(2))
         self.mix = nn.Linear(2 * width, width, bias=False)
-        self.layer = llama_layer(width, shape.heads, shape.inner, shape.epsilon)
+        self.layer: Any = llama_layer(width, shape.heads, shape.inner, shape.epsilon)
         self.norm = llama_norm(width, shape.epsilon)
 
     def initialise(self, generator: torch.Generator) -> HeadNetwork:
@@ -70,7 +70,7 @@ class HeadNetwork(nn.Module):
 
     def state(self, hidden_RW: Tensor) -> Tensor:
         """Return the states `[R, N]` of positions from the target's hidden states there, side by side."""
-        parts = hidden_RW.split(self.shape.width, dim=-1)
+        parts = torch.split(hidden_RW, self.shape.width, dim=-1)
         fused: Tensor = self.fuse(torch.cat([norm(part) for norm, part in zip(self.norms, parts, strict=True)], dim=-1))
         return fused
 
@@ -107,8 +107,8 @@ class MedusaNetwork(nn.Module):
         super().__init__()
         self.shape = shape
         reads = shape.width * len(shape.features)
-        self.inward = nn.ModuleList(nn.Linear(reads, shape.rank) for _ in range(shape.count))
-        self.outward = nn.ModuleList(nn.Linear(shape.rank, shape.width, bias=False) for _ in range(shape.count))
+        self.inward: Any = nn.ModuleList(nn.Linear(reads, shape.rank) for _ in range(shape.count))
+        self.outward: Any = nn.ModuleList(nn.Linear(shape.rank, shape.width, bias=False) for _ in range(shape.count))
 
     def initialise(self, generator: torch.Generator) -> MedusaNetwork:
         """Draw the inward matrices anew; the outward ones are zero, so that each head starts as the target's own."""

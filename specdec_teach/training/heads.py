@@ -9,7 +9,7 @@ them: what it will meet when it drafts j tokens. Does not know: drafting, caches
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -45,8 +45,10 @@ def hidden_states(target: Network, ids: Tensor, layers: tuple[int, ...]) -> tupl
 
 
 class HeadLearner(nn.Module):
-    """A head that is unrolled for `steps` steps. `regression`: weight of the distance between its state and the
-    target's next one, in step 1 (EAGLE); 0 learns from the target's distribution alone (EAGLE-3).
+    """A head that is unrolled for `steps` steps.
+
+    `regression`: weight of the distance between its state and the target's next one, in step 1 (EAGLE); 0 learns from
+    the target's distribution alone (EAGLE-3).
     """
 
     def __init__(self, head: HeadNetwork, target: Network, steps: int, regression: float) -> None:
@@ -86,7 +88,7 @@ class HeadLearner(nn.Module):
 
     def _step(self, x: Tensor, keys: list[Tensor], values: list[Tensor]) -> Tensor:
         """One step of the roll-out, (B, T, N): adds its keys and values to those of the steps before."""
-        layer: nn.Module = self.head.layer
+        layer: Any = self.head.layer
         attention, batch, length = layer.self_attn, *x.shape[:2]
         split = (batch, length, self.head.shape.heads, -1)
         cos, sin = self.get_buffer("cos")[:length], self.get_buffer("sin")[:length]

@@ -156,7 +156,7 @@ def save_checkpoint(model: nn.Module, optimizer: Muon, progress: Progress, path:
 
 
 def _sizes(model: nn.Module) -> dict[str, Any]:
-    """What tells a checkpoint of this model from one of another: a network's shape, or what a learner says of itself."""
+    """What tells a checkpoint of this model from one of another."""
     sizes: dict[str, Any] = cast(Any, model).describe()
     return sizes
 

@@ -1,0 +1,216 @@
+"""Drafts from an EAGLE-style head: one layer that goes on from the target's own hidden states.
+
+Row t of the head stands for token t + 1 and the state of position t, and guesses token t + 2. "Computed catches up with
+committed": each call first feeds the target's states of all positions that were committed since; what the head had
+made up for them while drafting is gone, its rows too.
+Invariant: behind a commit the head's cache holds rows of the target's states only. It shares the target's embedding and
+output matrix, and knows nothing of the layers between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Items
+from dataclasses import dataclass
+from typing import Any, cast, final
+
+import torch
+from torch import Tensor
+
+from specdec_kernels.errors import InvalidInput
+from specdec_teach.caches import ContiguousCache
+from specdec_teach.decoder import _attend, _Layer, _norm
+from specdec_teach.drafters.base import Proposal
+from specdec_teach.drafters.chain import Chain
+from specdec_teach.drafters.networks import HeadNetwork
+from specdec_teach.hidden import Hidden
+from specdec_teach.sequence import Sequence
+
+__all__ = ["HeadDrafter"]
+
+
+@final
+class HeadDrafter:
+    """Draws each draft from a head that was trained for `target`, under the request's own sampling settings.
+
+    `network`: its weights. `target`: the model that the engine serves; embedding and output matrix are its own.
+    `HeadDrafter.of(pair)` loads the weights that come with the embedded target. Before the target has computed a token
+    nothing is proposed. InvalidInput when network and target have different widths.
+    Source: EAGLE (Li et al. 2024); with several hidden states and roll-outs in training, EAGLE-3 (Li et al. 2025).
+    """
+
+    def __init__(self, network: HeadNetwork, target: Any, *, name: str = "head", revision: str = "local") -> None:
+        embedding, output = target.get_input_embeddings(), target.get_output_embeddings()
+        width = int(embedding.weight.shape[1])
+        if width != network.shape.width:
+            raise InvalidInput(
+                f"the head is {network.shape.width} wide and {type(target).__name__} {width}; give a head that was "
+                "trained for this target"
+            )
+        self._network = network.to(embedding.weight.device, embedding.weight.dtype).eval()
+        self._layer = _Layer(network.layer, network.layer.self_attn.config, 0)
+        self._embedding, self._output = embedding, output
+        self._cos_PD = self._sin_PD = torch.empty(0, 0)
+        self.target = target
+        self.features = network.shape.features
+        self.name, self.revision = name, revision
+        self.model_name: str | None = name
+        self.context: int | None = None
+        self.exact = True
+
+    def check(self, vocab: int) -> None:
+        """Refuse a target of another vocabulary."""
+        have = int(self._output.weight.shape[0])
+        if have != vocab:
+            raise InvalidInput(
+                f"the head speaks through an output matrix of {have} tokens and the target has {vocab}; give the "
+                "head the engine's own target"
+            )
+
+    def reset(self, sequence: Sequence, capacity: int) -> int:
+        """See `Drafter.reset`; the head's row of the last token waits for the first proposal."""
+        sequence.draft = state = HeadState(ContiguousCache(capacity))
+        self._catch_up([sequence], len(sequence.tokens) - 2)
+        return state.pointer
+
+    def propose(
+        self, sequences: Items[Sequence], counts: Items[int], hidden: Items[Tensor] | None = None
+    ) -> list[Proposal]:
+        """See `Drafter.propose`; the target's states wait in each `sequence.hidden`."""
+        chains = [Chain(sequence, count) for sequence, count in zip(sequences, counts, strict=True)]
+        active = [(chain, _of(chain.sequence)) for chain in chains if chain.count > 0]
+        self._catch_up([chain.sequence for chain, _ in active], None)
+        active = [one for one in active if one[1].said_1N is not None]
+        while active:
+            said_RN = torch.cat([cast(Tensor, state.said_1N) for _, state in active])
+            rows = torch.split(self._output(said_RN), 1)
+            active = [one for one, logits_1V in zip(active, rows, strict=True) if one[0].take(logits_1V)]
+            self._feed([(state, chain.tokens[-1:], cast(Tensor, state.said_1N)) for chain, state in active])
+        return [chain.proposal() for chain in chains]
+
+    def commit(self, sequence: Sequence) -> None:
+        """See `Drafter.commit`: rows of the head's own states go, and the target's states that were fed are dropped."""
+        state = _of(sequence)
+        state.settle()
+        if sequence.hidden is not None:
+            sequence.hidden.drop(state.sure)
+
+    def pointer(self, sequence: Sequence) -> int:
+        """See `Drafter.pointer`; the first token has no row, it is known by its state."""
+        return _of(sequence).pointer
+
+    def _catch_up(self, sequences: list[Sequence], stop: int | None) -> None:
+        """Feed the rows of committed tokens below `stop` that are lacking, with the target's states where it has been.
+
+        Behind them the head goes on by itself: the target has not been at tokens that are only supposed.
+        """
+        feeds = []
+        for sequence in sequences:
+            state = _of(sequence)
+            last = len(sequence.tokens) - 1
+            start, end = state.cache.pointer, min(_stop(sequence.hidden), last if stop is None else stop)
+            if start < end:
+                assert sequence.hidden is not None
+                at = sequence.hidden.start
+                hidden_RW = sequence.hidden.rows_RW[start - at : end - at]
+                feeds.append((state, sequence.tokens[start + 1 : end + 1], self._network.state(hidden_RW)))
+        self._feed(feeds)
+        for state, _, _ in feeds:
+            state.keep()
+        while stop is None:
+            behind = [(_of(one), one.tokens) for one in sequences if _lags(one)]
+            if not behind:
+                return
+            self._feed([(s, [tokens[s.cache.pointer + 1]], cast(Tensor, s.said_1N)) for s, tokens in behind])
+
+    def _feed(self, feeds: list[tuple[HeadState, list[int], Tensor]]) -> None:
+        """Feed each head state its own tokens and the states before them `[R, N]`, all in one pass.
+
+        Keys and values of the one layer need no row before them, so only the last row of each is worked out to the end.
+        """
+        if not feeds:
+            return
+        counts = [len(tokens) for _, tokens, _ in feeds]
+        ids = torch.tensor([token for _, tokens, _ in feeds for token in tokens], device=feeds[0][2].device)
+        x_TN = self._network.enter(self._embedding(ids), torch.cat([states for _, _, states in feeds]))
+        starts = [state.cache.pointer for state, _, _ in feeds]
+        cos_T1D, sin_T1D = self._turns([(at, at + n) for at, n in zip(starts, counts, strict=True)], x_TN)
+        parts = [torch.split(part, counts) for part in self._layer.project(x_TN, cos_T1D, sin_T1D)]
+        mixed = [
+            _attend(0, state.cache, q[-1:], k, v, None, self._layer.scale)
+            for (state, _, _), q, k, v in zip(feeds, *parts, strict=True)
+        ]
+        last_BN = torch.stack([part[-1] for part in torch.split(x_TN, counts)])
+        said_BN = _norm(self._network.norm, self._layer.mix(last_BN, torch.cat(mixed)))
+        for (state, _, _), count, said_1N in zip(feeds, counts, torch.split(said_BN, 1), strict=True):
+            state.cache.advance(count)
+            state.said_1N = said_1N
+
+    def _turns(self, places: list[tuple[int, int]], like: Tensor) -> tuple[Tensor, Tensor]:
+        """Return cos and sin `[T, 1, D]` of the rows at these places; the first half of sin is negative."""
+        last = max(stop for _, stop in places)
+        if last > len(self._cos_PD):
+            shape = self._network.shape
+            size = shape.width // shape.heads
+            powers = torch.arange(0, size, 2, dtype=torch.float64) / size
+            angles = torch.outer(torch.arange(max(256, 2 * last), dtype=torch.float64), shape.theta**-powers)
+            cos, sin = angles.cos(), angles.sin()
+            self._cos_PD = torch.cat([cos, cos], dim=-1).to(like)
+            self._sin_PD = torch.cat([-sin, sin], dim=-1).to(like)
+        cos_TD, sin_TD = (torch.cat([table[a:b] for a, b in places]) for table in (self._cos_PD, self._sin_PD))
+        return cos_TD[:, None], sin_TD[:, None]
+
+
+@final
+@dataclass(slots=True, eq=False)
+class HeadState:
+    """What the head keeps for one sequence. `sure`: how many rows were fed with the target's states.
+
+    `said_1N`: what the head gave at its last row, `said_sure` at the last sure one: the state of the next position.
+    """
+
+    cache: ContiguousCache
+    sure: int = 0
+    said_1N: Tensor | None = None
+    said_sure: Tensor | None = None
+
+    @property
+    def pointer(self) -> int:
+        """How many tokens are computed: a row for each but the first."""
+        return self.cache.pointer + 1 if self.cache.pointer else 0
+
+    def keep(self) -> None:
+        """Take all rows for sure."""
+        self.sure, self.said_sure = self.cache.pointer, self.said_1N
+
+    def settle(self) -> None:
+        """Go back to the last sure row."""
+        self.cache.rollback(self.sure)
+        self.said_1N = self.said_sure
+
+    def contents(self) -> list[tuple[Tensor, Tensor]]:
+        """The keys and values of all rows."""
+        return self.cache.contents()
+
+    def poison(self) -> None:
+        """Spoil what must not be read."""
+        self.cache.poison()
+
+    def fork(self) -> HeadState:
+        """Return an independent copy."""
+        return HeadState(self.cache.fork(), self.sure, self.said_1N, self.said_sure)
+
+
+def _of(sequence: Sequence) -> HeadState:
+    assert sequence.draft is not None, "reset comes first"
+    return cast(HeadState, sequence.draft)
+
+
+def _stop(hidden: Hidden | None) -> int:
+    return 0 if hidden is None else hidden.stop
+
+
+def _lags(sequence: Sequence) -> bool:
+    """Whether a token is known that the head has not read, and a state to read it with."""
+    state = _of(sequence)
+    return state.said_1N is not None and state.cache.pointer < len(sequence.tokens) - 1
+

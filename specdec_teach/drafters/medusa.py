@@ -1,0 +1,92 @@
+"""Drafts from Medusa heads: each guesses one token further ahead, all from one hidden state of the target.
+
+The state is that of the last computed position. What the target says there is the pending token already, so head i
+(from 1) guesses the token i + 1 places behind it, and knows nothing of the guesses of the others.
+Invariant: each draft is drawn from its own head's processed distribution, with the drafts before it as history. It
+keeps no cache; the last state waits in `sequence.hidden` and nothing else does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Items
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from specdec_kernels.errors import InvalidInput
+from specdec_teach.drafters.base import Proposal
+from specdec_teach.drafters.chain import Chain
+from specdec_teach.drafters.networks import MedusaNetwork
+from specdec_teach.sequence import Sequence
+
+__all__ = ["MedusaDrafter"]
+
+
+@final
+class MedusaDrafter:
+    """Draws draft i from head i of `network`, which was trained for `target`; there are as many drafts as heads.
+
+    `target`: the model that the engine serves; the output matrix is its own. `MedusaDrafter.of(pair)` loads the weights
+    that come with the embedded target. Before the target has computed a token nothing is proposed.
+    InvalidInput when network and target have different widths. Source: Medusa (Cai et al. 2024).
+    """
+
+    def __init__(self, network: MedusaNetwork, target: Any, *, name: str = "medusa", revision: str = "local") -> None:
+        output = target.get_output_embeddings()
+        width = int(output.weight.shape[1])
+        if width != network.shape.width:
+            raise InvalidInput(
+                f"the heads are {network.shape.width} wide and {type(target).__name__} {width}; give heads that were "
+                "trained for this target"
+            )
+        self._network = network.to(output.weight.device, output.weight.dtype).eval()
+        self._output = output
+        self.target = target
+        self.features = network.shape.features
+        self.name, self.revision = name, revision
+        self.model_name: str | None = name
+        self.context: int | None = None
+        self.exact = True
+
+    def check(self, vocab: int) -> None:
+        """Refuse a target of another vocabulary."""
+        have = int(self._output.weight.shape[0])
+        if have != vocab:
+            raise InvalidInput(
+                f"the heads speak through an output matrix of {have} tokens and the target has {vocab}; give them "
+                "the engine's own target"
+            )
+
+    def reset(self, sequence: Sequence, capacity: int) -> None:
+        """There is nothing to prepare."""
+
+    def propose(
+        self, sequences: Items[Sequence], counts: Items[int], hidden: Items[Tensor] | None = None
+    ) -> list[Proposal]:
+        """See `Drafter.propose`; the target's states wait in each `sequence.hidden`."""
+        chains = [Chain(sequence, count) for sequence, count in zip(sequences, counts, strict=True)]
+        active = [chain for chain in chains if chain.count > 0 and _ahead(chain.sequence) is not None]
+        if active:
+            states = [one.sequence.hidden.rows_RW[-1] for one in active if one.sequence.hidden is not None]
+            logits_KBV = self._output(self._network(torch.stack(states)))
+            for row, chain in enumerate(active):
+                first = _ahead(chain.sequence) or 0
+                for logits_1V in torch.split(logits_KBV[first:, row], 1):
+                    if not chain.take(logits_1V):
+                        break
+        return [chain.proposal() for chain in chains]
+
+    def commit(self, sequence: Sequence) -> None:
+        """See `Drafter.commit`: only the last state is wanted again."""
+        if sequence.hidden is not None:
+            sequence.hidden.drop(sequence.hidden.stop - 1)
+
+    def pointer(self, sequence: Sequence) -> None:
+        """There is no cache."""
+
+
+def _ahead(sequence: Sequence) -> int | None:
+    """Return how many tokens are known behind the one that the last state's own guess stands for; None without one."""
+    hidden = sequence.hidden
+    return None if hidden is None or hidden.stop == hidden.start else len(sequence.tokens) - 1 - hidden.stop

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from specdec_teach.checking import check as check
     from specdec_teach.drafters.base import Drafter as Drafter
     from specdec_teach.drafters.base import Proposal as Proposal
+    from specdec_teach.drafters.head import HeadDrafter as HeadDrafter
+    from specdec_teach.drafters.medusa import MedusaDrafter as MedusaDrafter
     from specdec_teach.drafters.model import ModelDrafter as ModelDrafter
     from specdec_teach.drafters.ngram import NgramDrafter as NgramDrafter
     from specdec_teach.drafters.retrieval import RetrievalDrafter as RetrievalDrafter
@@ -59,7 +61,9 @@ _HOME = {
     "Engine": "specdec_teach.engine",
     "EngineFailure": "specdec_kernels.errors",
     "Grammar": "specdec_teach.grammar",
+    "HeadDrafter": "specdec_teach.drafters.head",
     "InvalidInput": "specdec_kernels.errors",
+    "MedusaDrafter": "specdec_teach.drafters.medusa",
     "ModelDrafter": "specdec_teach.drafters.model",
     "NgramDrafter": "specdec_teach.drafters.ngram",
     "Pair": "specdec_teach.pairs",

@@ -13,6 +13,7 @@ request can change from one way to the other at any cycle. It does not know how 
 
 from __future__ import annotations
 
+import gc
 import warnings
 from itertools import pairwise
 from typing import TYPE_CHECKING, final
@@ -40,14 +41,14 @@ _LEAST_SLOTS = 256
 class Graphs:
     """The recorded cycles of one engine. `cycles`: how many it ran; `why`: what made it give up, None while it goes on.
 
-    Each model keeps a memory for one request, as large as the largest that asked.
+    `steps`: what is recorded now. Each model keeps a memory for one request, as large as the largest that asked.
     """
 
     def __init__(self, capture: Capture) -> None:
         self.cycles = 0
         self.why: str | None = None
         self._capture = capture
-        self._steps: Steps | None = None
+        self.steps: Steps | None = None
         self._left_at: Standing | None = None
 
     @classmethod
@@ -67,7 +68,7 @@ class Graphs:
         try:
             steps, drafting, target, judge = self._ready(stream, job)
         except Exception as error:  # whatever keeps a device from recording is no reason to stop a text
-            self.why, self._steps = f"{type(error).__name__}: {error}".partition("\n")[0], None
+            self.why, self.steps = f"{type(error).__name__}: {error}".partition("\n")[0], None
             warnings.warn(
                 f"cycles cannot be recorded on this device ({self.why}); this engine runs them one by one, as it would "
                 "without CUDA graphs",
@@ -109,7 +110,7 @@ class Graphs:
 
     def _for(self, job: Job) -> Steps:
         """Return the steps of these models with room for these caches: the same as last time if they still fit."""
-        steps = self._steps
+        steps = self.steps
         wanted = [(job.target, job.caches[0].capacity)]
         if job.draft is not None:
             wanted.append((job.draft, job.caches[1].capacity))
@@ -118,13 +119,14 @@ class Graphs:
             fits = [m.decoder is decoder and m.slots >= room for m, (decoder, room) in zip(have, wanted, strict=False)]
             if len(have) >= len(wanted) and all(fits):
                 return steps
-        self._steps = steps = None  # its memory goes first
+        self.steps = steps = None
+        gc.collect()  # records hold themselves in circles, and their memory goes first
         slots = [max(_LEAST_SLOTS, 1 << (room - 1).bit_length()) for _, room in wanted]
         board = Board(slots[0], job.target.device)
         pairs = zip(wanted, slots, (board.target, board.draft), strict=False)
         models = [FixedModel(decoder, size, board, at, self._capture) for (decoder, _), size, at in pairs]
-        self._steps = Steps(board, models[0], models[1] if job.draft is not None else None, self._capture)
-        return self._steps
+        self.steps = Steps(board, models[0], models[1] if job.draft is not None else None, self._capture)
+        return self.steps
 
     def _settle(
         self, stream: Stream, plan: Plan, job: Job, steps: Steps, judge: Judge, report: Report, marks: list[object]

@@ -95,6 +95,11 @@ class Steps:
         self._draws: dict[Form, Work] = {}
         self._judges: dict[tuple[Form, int], Judge] = {}
 
+    @property
+    def forms(self) -> list[Form]:
+        """The forms that have a verdict, in the order in which they were met."""
+        return [form for form, _ in self._judges]
+
     def q(self, count: int) -> Tensor:
         """Return where the draft's distributions lie, `[K, V]`."""
         return self._q_MV[:count]

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from specdec_teach.checking import check as check
     from specdec_teach.drafters.base import Drafter as Drafter
     from specdec_teach.drafters.base import Proposal as Proposal
+    from specdec_teach.drafters.early import EarlyExitDrafter as EarlyExitDrafter
     from specdec_teach.drafters.head import HeadDrafter as HeadDrafter
     from specdec_teach.drafters.medusa import MedusaDrafter as MedusaDrafter
     from specdec_teach.drafters.model import ModelDrafter as ModelDrafter
@@ -58,6 +59,7 @@ _HOME = {
     "Cycle": "specdec_teach.trace",
     "Decision": "specdec_teach.trace",
     "Drafter": "specdec_teach.drafters.base",
+    "EarlyExitDrafter": "specdec_teach.drafters.early",
     "Engine": "specdec_teach.engine",
     "EngineFailure": "specdec_kernels.errors",
     "Grammar": "specdec_teach.grammar",

@@ -24,6 +24,7 @@ from specdec_teach.caches.base import Cache
 from specdec_teach.linear import Linear
 from specdec_teach.paged import PagedRows
 from specdec_teach.sight import hidden, positions
+from specdec_teach.stash import Row, Stash
 from specdec_teach.tree import Parents
 
 __all__ = ["Attend", "CompactDecoder"]
@@ -32,6 +33,8 @@ __all__ = ["Attend", "CompactDecoder"]
 Attend = Callable[[int, Tensor, Tensor, Tensor, float, int], Tensor]
 # Hidden states by layer, counted as in `Hidden`: an empty list asks for one.
 Seen = dict[int, list[Tensor]]
+# What stands in front of the head.
+Norm = Callable[[Tensor], Tensor]
 
 _FAMILIES = {"llama", "mistral", "qwen2", "qwen3"}
 _FIXED_ROPE = {"default", "linear", "llama3", "yarn"}
@@ -84,22 +87,70 @@ class CompactDecoder:
         keeps: Items[int],
         seen: Seen | None = None,
         trees: Items[Parents | None] | None = None,
+        stashes: Items[Stash | None] | None = None,
     ) -> list[Tensor]:
         """Feed every sequence its own ids at its own pointer; return for each the logits `[keep, V]` of its last rows.
 
         The caches have room; keys and values are written, and no pointer is moved. `seen` is given the hidden states
         `[T, N]` of every sequence. `trees`: the shape of a draft tree whose nodes are a sequence's last tokens, or None
-        (`specdec_teach.sight`).
+        (`specdec_teach.sight`). `stashes`: what `stop_early` made of a sequence's ids, which go on from there; where
+        hidden states are wanted, they begin anew.
         """
         counts, trees = [len(fed) for fed in ids], [None] * len(ids) if trees is None else trees
-        x_TN = self._embedding(torch.tensor([t for fed in ids for t in fed], device=self._embedding.weight.device))
-        cos_T1D, sin_T1D = self._turns(caches, counts, x_TN, trees)
-        ends = list(accumulate(counts))
-        x_TN = self._through(x_TN, cos_T1D, sin_T1D, self._way(caches, counts, ends, x_TN, trees), seen)
+        x_TN, split = self._entered(caches, ids, [None] * len(ids) if seen or stashes is None else stashes)
+        x_TN = self._rows_through(x_TN, caches, counts, trees, range(split, len(self._layers)), seen)
         for states in (seen or {}).values():
             states[:] = torch.split(states[0], counts)
-        rows = [x_TN[end - keep : end] for end, keep in zip(ends, keeps, strict=True)]
-        return list(torch.split(self._say(rows[0] if len(rows) == 1 else torch.cat(rows)), list(keeps)))
+        return list(torch.split(self._say(_last(x_TN, counts, keeps)), list(keeps)))
+
+    def stop_early(self, stashes: Items[Stash], ids: Items[Items[int]], norm: Norm | None = None) -> list[Tensor]:
+        """Feed every sequence its own ids through the first layers alone, behind what its stash has; no pointer moves.
+
+        Return for each the logits `[1, V]` of the last id, by the target's head behind `norm` (None: its last norm).
+        """
+        counts, ones = [len(fed) for fed in ids], [1] * len(ids)
+        x_TN = self._rows_through(self._embed(ids), stashes, counts, [None] * len(ids), range(stashes[0].layers))
+        for stash, fed, part in zip(stashes, ids, torch.split(x_TN, counts), strict=True):
+            stash.add(fed, part)
+        return list(torch.split(self._say(_last(x_TN, counts, ones), norm), ones))
+
+    def _entered(
+        self, caches: Items[Cache], ids: Items[Items[int]], stashes: Items[Stash | None]
+    ) -> tuple[Tensor, int]:
+        """Take all ids to the layer from which they can go on together; return their states and that layer."""
+        kept = [
+            stash if stash is not None and stash.agree(self, cache, fed) else None
+            for stash, cache, fed in zip(stashes, caches, ids, strict=True)
+        ]
+        split = max((stash.layers for stash in kept if stash is not None), default=0)
+        if split == 0:
+            return self._embed(ids), 0
+        rows = [cache if stash is None else stash for stash, cache in zip(kept, caches, strict=True)]
+        fresh = [fed if stash is None else fed[len(stash.tokens) :] for stash, fed in zip(kept, ids, strict=True)]
+        counts = [len(fed) for fed in fresh]
+        x_TN = self._rows_through(self._embed(fresh), rows, counts, [None] * len(rows), range(split))
+        parts: list[Tensor] = []
+        for stash, part in zip(kept, torch.split(x_TN, counts), strict=True):
+            parts += [part] if stash is None else [stash.hidden_TN, part]
+        return torch.cat(parts), split
+
+    def _embed(self, ids: Items[Items[int]]) -> Tensor:
+        flat = torch.tensor([token for fed in ids for token in fed], device=self._embedding.weight.device)
+        x_TN: Tensor = self._embedding(flat)
+        return x_TN
+
+    def _rows_through(
+        self,
+        x_TN: Tensor,
+        rows: Items[Row],
+        counts: list[int],
+        trees: Items[Parents | None],
+        layers: Items[int],
+        seen: Seen | None = None,
+    ) -> Tensor:
+        """Send the new tokens of all rows, `counts[b]` of row b, through some layers, each behind its row's pointer."""
+        cos_T1D, sin_T1D = self._turns(rows, counts, x_TN, trees)
+        return self._through(x_TN, cos_T1D, sin_T1D, self._way(rows, counts, x_TN, trees), seen, layers)
 
     def at(self, ids_T: Tensor, places_T: Tensor, tables: tuple[Tensor, Tensor], keep: int, attend: Attend) -> Tensor:
         """Return the logits `[keep, V]` of the last of T tokens, which stand at `places_T`; `attend` keeps them.
@@ -118,10 +169,17 @@ class CompactDecoder:
         return cos, torch.cat([-sin[:, :half], sin[:, half:]], dim=-1)
 
     def _through(
-        self, x_TN: Tensor, cos_T1D: Tensor, sin_T1D: Tensor, attend: Attend, seen: Seen | None = None
+        self,
+        x_TN: Tensor,
+        cos_T1D: Tensor,
+        sin_T1D: Tensor,
+        attend: Attend,
+        seen: Seen | None = None,
+        layers: Items[int] | None = None,
     ) -> Tensor:
-        """Send tokens through all layers; `seen` is given what stands between those that are its keys."""
-        for number, layer in enumerate(self._layers):
+        """Send tokens through all layers, or some; `seen` is given what stands between those that are its keys."""
+        for number in range(len(self._layers)) if layers is None else layers:
+            layer = self._layers[number]
             if seen and number in seen:
                 seen[number].append(x_TN)
             q_THD, k_TGD, v_TGD = layer.project(x_TN, cos_T1D, sin_T1D)
@@ -130,20 +188,18 @@ class CompactDecoder:
             seen[len(self._layers)].append(_norm(self._norm, x_TN))
         return x_TN
 
-    def _say(self, x_RN: Tensor) -> Tensor:
-        """Return the logits `[R, V]` of finished rows."""
-        return self._head(_norm(self._norm, x_RN))
+    def _say(self, x_RN: Tensor, norm: Norm | None = None) -> Tensor:
+        """Return the logits `[R, V]` of finished rows, by the head behind the last norm or another one."""
+        return self._head(_norm(self._norm, x_RN) if norm is None else norm(x_RN))
 
-    def _way(
-        self, caches: Items[Cache], counts: list[int], ends: list[int], like: Tensor, trees: Items[Parents | None]
-    ) -> Attend:
+    def _way(self, caches: Items[Row], counts: list[int], like: Tensor, trees: Items[Parents | None]) -> Attend:
         """Return how this forward attends: all rows at once where they lie, or one after the other."""
         paged = PagedRows.of(caches, counts, like.device, trees) if self.kernel else None
         if paged is not None:
             return paged.attend
         rows = zip(caches, counts, trees, strict=True)
         masks = [{w: self._mask(c, n, w, like, tree) for w in self._windows} for c, n, tree in rows]
-        spans = [slice(end - count, end) for end, count in zip(ends, counts, strict=True)]
+        spans = [slice(end - count, end) for end, count in zip(accumulate(counts), counts, strict=True)]
 
         def gathered(layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float, window: int) -> Tensor:
             mixed = [
@@ -155,7 +211,7 @@ class CompactDecoder:
         return gathered
 
     def _turns(
-        self, caches: Items[Cache], counts: Items[int], like: Tensor, trees: Items[Parents | None]
+        self, caches: Items[Row], counts: Items[int], like: Tensor, trees: Items[Parents | None]
     ) -> tuple[Tensor, Tensor]:
         """Return cos and sin `[T, 1, D]` of every token's position."""
         last = max(cache.pointer + count for cache, count in zip(caches, counts, strict=True))
@@ -170,7 +226,7 @@ class CompactDecoder:
         cos_TD, sin_TD = (torch.cat([table[span] for span in spans]) for table in (self._cos_PD, self._sin_PD))
         return cos_TD[:, None], sin_TD[:, None]
 
-    def _mask(self, cache: Cache, count: int, window: int, like: Tensor, tree: Parents | None) -> Tensor | None:
+    def _mask(self, cache: Row, count: int, window: int, like: Tensor, tree: Parents | None) -> Tensor | None:
         """Return what is added to the scores `[T, S]`, −inf where a key must not be read; None where all are read."""
         pointer, width = cache.pointer, cache.span(count)
         if tree is not None:
@@ -188,13 +244,19 @@ class CompactDecoder:
 
 
 def _attend(
-    layer: int, cache: Cache, q_THD: Tensor, k_TGD: Tensor, v_TGD: Tensor, mask_TS: Tensor | None, scale: float
+    layer: int, cache: Row, q_THD: Tensor, k_TGD: Tensor, v_TGD: Tensor, mask_TS: Tensor | None, scale: float
 ) -> Tensor:
     """Write keys and values; return softmax(q·k·scale + mask)·v over all that is readable, `[T, H·D]`."""
     k, v = cache.write(layer, k_TGD.transpose(0, 1)[None], v_TGD.transpose(0, 1)[None])
     grouped, q = q_THD.shape[1] != k.shape[1], q_THD.transpose(0, 1)[None]
     out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask_TS, scale=scale, enable_gqa=grouped)
     return out[0].transpose(0, 1).reshape(len(q_THD), -1)
+
+
+def _last(x_TN: Tensor, counts: Items[int], keeps: Items[int]) -> Tensor:
+    """Return the last `keeps[b]` of the `counts[b]` tokens of each row, below each other."""
+    rows = [x_TN[end - keep : end] for end, keep in zip(accumulate(counts), keeps, strict=True)]
+    return rows[0] if len(rows) == 1 else torch.cat(rows)
 
 
 def _linears(layer: Any) -> list[Any]:

@@ -32,6 +32,7 @@ from specdec_teach.noise import Noise
 from specdec_teach.rules import Rule, Verdict
 from specdec_teach.rules.kernel import ByKernel
 from specdec_teach.sequence import Sequence
+from specdec_teach.stash import Stash
 from specdec_teach.tree import Parents
 
 __all__ = ["group", "shared"]
@@ -213,11 +214,12 @@ class _Target:
         keeps: list[int],
         hidden: Items[Hidden | None] = (),
         trees: Items[Parents | None] | None = None,
+        stashes: Items[Stash | None] | None = None,
     ) -> list[Tensor]:
         """See `ModelRunner.forward_rows`."""
         self._link.agree([(c.pointer, fed, keep) for c, fed, keep in zip(caches, ids, keeps, strict=True)])
         with self._link.waiting():
-            rows: list[Tensor] = self._inner.forward_rows(caches, ids, keeps, hidden, trees)
+            rows: list[Tensor] = self._inner.forward_rows(caches, ids, keeps, hidden, trees, stashes)
         return rows
 
 

@@ -25,7 +25,7 @@ from specdec_teach.asking import (
     prompt_ids,
 )
 from specdec_teach.caches import BlockPool
-from specdec_teach.drafters.base import Drafter, features_of, spare_nodes
+from specdec_teach.drafters.base import Drafter, OnTarget, features_of, spare_nodes
 from specdec_teach.ending import Ending
 from specdec_teach.events import Observer
 from specdec_teach.grammar import GrammarMasks
@@ -91,6 +91,8 @@ class Engine:
         if drafter is not None:
             drafter.check(self.target_runner.vocab)
             self.target_runner.check_layers(features_of(drafter))
+            if isinstance(drafter, OnTarget):
+                drafter.check_target(self.target_runner)
             can_branch(drafter, self.rule, self.target_runner)
         self.drafter = drafter
         self.tokenizer = tokenizer
@@ -265,7 +267,9 @@ class Engine:
             pool = self.new_pool()
         room = self.parts.cache(kind, max(limits.capacity, len(ids)) + spare_nodes(drafter, asked), pool)
         by_position = self.rule.by_position
-        sequence = Sequence(ids, self.parts.policy(sampling, history), noise, room, target.vocab, row, by_position)
+        sequence = Sequence(
+            ids, self.parts.policy(sampling, history), noise, room, target.vocab, row, by_position, target
+        )
         stream = Stream(self, sequence, limits, ending, meta, asked, keep, trace is not False)
         if alone:
             self._fits([stream])

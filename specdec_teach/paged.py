@@ -16,9 +16,10 @@ import torch
 from torch import Tensor
 
 from specdec_kernels.attention import paged_attention
-from specdec_teach.caches import Cache, ContiguousCache, PagedCache
+from specdec_teach.caches import ContiguousCache, PagedCache
 from specdec_teach.caches.store import SlotStore
 from specdec_teach.sight import hidden
+from specdec_teach.stash import Row
 from specdec_teach.tree import Parents
 
 __all__ = ["PagedRows"]
@@ -61,7 +62,7 @@ class PagedRows:
     @classmethod
     def of(
         cls,
-        caches: Items[Cache],
+        caches: Items[Row],
         counts: Items[int],
         device: torch.device,
         trees: Items[Parents | None] | None = None,

@@ -21,7 +21,7 @@ from specdec_teach.drafters.base import Drafter, Proposal
 from specdec_teach.forced import force
 from specdec_teach.noise import ForcedNoise
 from specdec_teach.policy import fit_width
-from specdec_teach.tree import Parents, is_chain, kept, well_formed
+from specdec_teach.tree import is_chain, kept, well_formed
 from specdec_teach.working import Plan
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def catch_up(streams: Items[Stream]) -> list[Stream]:
     if lacking:
         start = perf_counter()
         feeds = [stream.sequence.lacking[: stream.chunk] for stream in lacking]
-        _forward(lacking, feeds, [0] * len(lacking))
+        _forward(lacking, feeds)
         share = (perf_counter() - start) / len(lacking)
         for stream, feed in zip(lacking, feeds, strict=True):
             stream.fed(len(feed), share)
@@ -91,8 +91,7 @@ def _work_out(streams: list[Stream]) -> None:
         stream.told(plan, drafts[0])
     clock.append(perf_counter())
     feeds = [s.sequence.tokens[s.sequence.cache.pointer :] + list(d[0].tokens) for s, _, d in drafted]
-    keeps, trees = [len(d[0].tokens) + 1 for _, _, d in drafted], [d[0].parents for _, _, d in drafted]
-    rows = _forward([s for s, _, _ in drafted], feeds, keeps, trees)
+    rows = _forward([s for s, _, _ in drafted], feeds, [d[0] for _, _, d in drafted])
     clock.append(perf_counter())
     spent = ((clock[1] - clock[0]) / len(drafted), (clock[2] - clock[1]) / len(drafted))
     for (stream, plan, (proposal, forced)), logits_RV in zip(drafted, rows, strict=True):
@@ -102,12 +101,17 @@ def _work_out(streams: list[Stream]) -> None:
             stream.error = error
 
 
-def _forward(
-    streams: list[Stream], feeds: list[list[int]], keeps: list[int], trees: list[Parents | None] | None = None
-) -> list[Tensor]:
-    """Feed all streams in one forward of the target; hidden states go where a drafter will read them."""
+def _forward(streams: list[Stream], feeds: list[list[int]], drafts: list[Proposal] | None = None) -> list[Tensor]:
+    """Feed all streams in one forward of the target; hidden states go where a drafter will read them.
+
+    Return the rows that judge `drafts`, which the feeds end with; without any, none.
+    """
     caches, hidden = [s.sequence.cache for s in streams], [s.sequence.hidden for s in streams]
-    return streams[0].engine.target_runner.forward_rows(caches, feeds, keeps, hidden, trees)
+    runner = streams[0].engine.target_runner
+    if drafts is None:
+        return runner.forward_rows(caches, feeds, [0] * len(streams), hidden)
+    keeps, trees = [len(one.tokens) + 1 for one in drafts], [one.parents for one in drafts]
+    return runner.forward_rows(caches, feeds, keeps, hidden, trees, [one.stash for one in drafts])
 
 
 def _propose(streams: list[Stream], plans: list[Plan]) -> list[Drafts | None]:
@@ -176,7 +180,8 @@ def _pruned(proposal: Proposal, legal: Items[int]) -> Proposal:
     if len(legal) < len(shape):
         stay = [n for n, parent in enumerate(shape) if n in legal or (q_KV is not None and parent in (-1, *legal))]
         tokens, shape = tuple(proposal.tokens[node] for node in stay), kept(shape, stay)
-        proposal = Proposal(tokens, None if q_KV is None else q_KV[stay], shape, proposal.reach)
+        q_KV = None if q_KV is None else q_KV[stay]
+        proposal = replace(proposal, tokens=tokens, q_KV=q_KV, parents=shape)
     return replace(proposal, parents=None) if proposal.parents is not None and is_chain(shape) else proposal
 
 

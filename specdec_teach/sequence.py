@@ -7,13 +7,16 @@ It does not know how a cycle goes.
 
 from __future__ import annotations
 
-from typing import Protocol, final
+from typing import TYPE_CHECKING, Protocol, final
 
 from specdec_teach.caches.base import Cache
 from specdec_teach.hidden import Hidden
 from specdec_teach.noise import Noise
 from specdec_teach.policy import Policy
 from specdec_teach.sampling import Sampling
+
+if TYPE_CHECKING:
+    from specdec_teach.hf import ModelRunner
 
 __all__ = ["DraftState", "Sequence"]
 
@@ -33,12 +36,12 @@ class Sequence:
     the target knows. `row`: its place in a batch. `policy`: how logits become probabilities, of target and draft alike.
     `draft`: whatever the drafter keeps for this sequence; only the drafter looks inside. `hidden`: the target's hidden
     states that the drafter has not read yet, None for a drafter that reads none. `by_position`: draw numbers are
-    absolute positions (`Rule.by_position`).
+    absolute positions (`Rule.by_position`). `runner`: who computes the target's side.
     """
 
     __slots__ = (
-        "by_position", "cache", "draft", "hidden", "noise", "number", "policy", "prompt_length", "row", "tokens",
-        "vocab",
+        "by_position", "cache", "draft", "hidden", "noise", "number", "policy", "prompt_length", "row", "runner",
+        "tokens", "vocab",
     )  # fmt: skip
 
     def __init__(
@@ -50,6 +53,7 @@ class Sequence:
         vocab: int,
         row: int = 0,
         by_position: bool = False,
+        runner: ModelRunner | None = None,
     ) -> None:
         self.tokens = list(prompt)
         self.prompt_length = len(prompt)
@@ -59,6 +63,7 @@ class Sequence:
         self.vocab = vocab
         self.row = row
         self.by_position = by_position
+        self.runner = runner
         self.number = 0
         self.draft: DraftState | None = None
         self.hidden: Hidden | None = None
@@ -92,7 +97,9 @@ class Sequence:
 
     def fork(self, noise: Noise) -> Sequence:
         """Return an independent copy that takes its chances from `noise`."""
-        twin = Sequence(self.tokens, self.policy, noise, self.cache.fork(), self.vocab, self.row, self.by_position)
+        twin = Sequence(
+            self.tokens, self.policy, noise, self.cache.fork(), self.vocab, self.row, self.by_position, self.runner
+        )
         twin.prompt_length, twin.number = self.prompt_length, self.number
         twin.draft = None if self.draft is None else self.draft.fork()
         twin.hidden = None if self.hidden is None else self.hidden.fork()

@@ -10,7 +10,7 @@ Invariant: drafts with a cache are made by the engine's own drafter in it. It do
 from __future__ import annotations
 
 from collections.abc import Sequence as Items
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast, final
 
 import torch
@@ -91,4 +91,4 @@ class _Steered:
             q_KV = q_KV.clone()
             q_KV[row] = 0.0
             q_KV[row, tokens[row]] = 1.0
-        return Proposal(tuple(tokens), q_KV)
+        return replace(proposal, tokens=tuple(tokens), q_KV=q_KV)

@@ -8,18 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Items
 from dataclasses import dataclass
-from typing import Protocol, final, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, final, runtime_checkable
 
 from torch import Tensor
 
 from specdec_teach import tree
 from specdec_teach.sequence import Sequence
+from specdec_teach.stash import Stash
 from specdec_teach.tree import Parents
+
+if TYPE_CHECKING:
+    from specdec_teach.hf import ModelRunner
 
 __all__ = [
     "Branching",
     "Drafter",
     "Expandable",
+    "OnTarget",
     "Proposal",
     "Sprout",
     "features_of",
@@ -36,12 +41,14 @@ class Proposal:
     `parents`: the shape of a draft tree (`specdec_teach.tree`), None for a chain. In a tree, `q_KV[k]` is what draft k
     was really drawn from when the siblings before it stood already: without them, renormalised, where no token may
     come twice. `reach`: how many tokens the drafter's cache held at most, where it has let the tree go again.
+    `stash`: what the target's own layers made of a chain while it was drafted; the target goes on from there.
     """
 
     tokens: tuple[int, ...]
     q_KV: Tensor | None = None
     parents: Parents | None = None
     reach: int | None = None
+    stash: Stash | None = None
 
     @property
     def shape(self) -> Parents:
@@ -110,6 +117,14 @@ class Drafter(Protocol):
 
     def pointer(self, sequence: Sequence) -> int | None:
         """Return how many tokens are computed for `sequence`, None for a drafter without a cache."""
+
+
+@runtime_checkable
+class OnTarget(Protocol):
+    """A drafter that works with what one target computes and serves no other; the rest is as in every drafter."""
+
+    def check_target(self, target: ModelRunner) -> None:
+        """Refuse a target that is not the one this drafter was made for."""
 
 
 @runtime_checkable

@@ -11,6 +11,7 @@ from specdec_teach.hf.loading import (
     llama_norm,
     load_any,
     load_llama,
+    load_tensors,
     load_tokenizer,
 )
 from specdec_teach.hf.runner import ModelRunner
@@ -26,5 +27,6 @@ __all__ = [
     "llama_norm",
     "load_any",
     "load_llama",
+    "load_tensors",
     "load_tokenizer",
 ]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file
 from transformers import (
     AutoConfig,
@@ -28,7 +29,7 @@ from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRMS
 
 from specdec_kernels.errors import InvalidInput, shown
 
-__all__ = ["llama_from_config", "llama_layer", "llama_norm", "load_any", "load_llama", "load_tokenizer"]
+__all__ = ["llama_from_config", "llama_layer", "llama_norm", "load_any", "load_llama", "load_tensors", "load_tokenizer"]
 
 
 def llama_from_config(config: dict[str, object]) -> LlamaForCausalLM:
@@ -84,6 +85,12 @@ def _ready(model: Any, device: str | torch.device | None) -> Any:
         raise InvalidInput(
             f"device={str(device)!r} cannot be used: {shown(error)}; give 'cpu' or a device that is here"
         ) from None
+
+
+def load_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
+    """Load the tensors of a safetensors file, and the words that were saved with them."""
+    with safe_open(path, framework="pt") as opened:
+        return {name: opened.get_tensor(name) for name in opened.keys()}, dict(opened.metadata() or {})  # noqa: SIM118
 
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerFast:

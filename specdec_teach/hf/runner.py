@@ -23,10 +23,11 @@ from transformers.cache_utils import DummyLayer, DynamicCache, DynamicLayer, Dyn
 
 from specdec_kernels.errors import EngineFailure, InvalidInput, shown, unknown_name
 from specdec_teach.caches import KINDS, BlockPool, Cache, SnapshotCache, new_cache
-from specdec_teach.decoder import CompactDecoder
+from specdec_teach.decoder import CompactDecoder, Norm
 from specdec_teach.hf.rows import RowsLayer
 from specdec_teach.hf.trees import follows_trees, masks_of, places
 from specdec_teach.hidden import Hidden
+from specdec_teach.stash import Stash
 from specdec_teach.states import StateFeeder
 from specdec_teach.tree import Parents
 from specdec_teach.trial import cache_argument, context_of, differs, mixes_tokens, probe_ids
@@ -144,12 +145,14 @@ class ModelRunner:
         keeps: list[int],
         hidden: Items[Hidden | None] = (),
         trees: Items[Parents | None] | None = None,
+        stashes: Items[Stash | None] | None = None,
     ) -> list[Tensor]:
         """Feed every sequence its own `ids`; return for each the logits `[keep, V]` of its last `keep`.
 
         One forward serves all of them where the model `shares`. Rows may differ in length and in pointer. All caches
         move, or none does. `hidden`: for each sequence who takes its hidden states, all the same layers; or None.
         `trees`: for each row the shape of a draft tree that its last tokens are, or None, for a runner that `branches`.
+        `stashes`: for each row what `stop_early` has made of these ids and need not be made again, or None.
         EngineFailure as for `forward`.
         """
         trees = [None] * len(caches) if trees is None else trees
@@ -166,7 +169,7 @@ class ModelRunner:
             if self._states is not None:
                 return self._by_state(self._states, rows)
             if self.compact is not None:
-                logits = self.compact(caches, ids, keeps, seen, trees)
+                logits = self.compact(caches, ids, keeps, seen, trees, stashes)
             elif self.shares or len(caches) == 1:
                 logits = self._run(caches, ids, keeps, seen, trees)
             else:
@@ -191,6 +194,20 @@ class ModelRunner:
                 f"the drafter reads hidden states, and {type(self.model).__name__} keeps a state of its own, whose "
                 "snapshots hold none; give another drafter"
             )
+
+    def stash(self, cache: Cache, layers: int) -> Stash | None:
+        """Return an empty stash at the pointer of `cache`, None where the forward cannot stop between two layers."""
+        return None if self.compact is None else Stash(cache, layers, self.compact)
+
+    def stop_early(self, stashes: list[Stash], ids: list[list[int]], norm: Norm | None = None) -> list[Tensor]:
+        """Feed every stash its own `ids` in its layers alone; return the logits `[1, V]` behind the last of them.
+
+        They are the target's head's, behind `norm` (None: the target's last norm). No cache moves; it has room made.
+        """
+        for stash, fed in zip(stashes, ids, strict=True):
+            stash.cache.reserve(len(stash.tokens) + len(fed))
+        with torch.inference_mode():
+            return cast(CompactDecoder, stashes[0].maker).stop_early(stashes, ids, norm)
 
     def refresh(self) -> None:
         """Look at the model again before a request begins: its weights or hooks may have changed."""

@@ -7,6 +7,7 @@ setting, whoever asks. It does not know engines, or which drafter is worth its c
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, Literal
 
 from specdec_teach.drafters.base import Drafter
 from specdec_teach.drafters.model import ModelDrafter
@@ -19,6 +20,7 @@ __all__ = ["drafters_for"]
 Made = dict[str, Drafter]
 
 STORIES = 200
+_MODES: dict[str, Literal["sample", "argmax"]] = {"model": "sample", "model-argmax": "argmax"}
 
 
 def drafters_for(pair: Pair) -> dict[str, Drafter]:
@@ -50,7 +52,13 @@ def _models(pair: Pair) -> Made:
     """Return the drafters over a smaller model."""
     if pair.draft is None:
         return {}
-    return {"model": ModelDrafter(pair.draft), "model-argmax": ModelDrafter(pair.draft, "argmax")}
+    both = {} if pair.draft_tokenizer is None else _both(pair)
+    return {name: ModelDrafter(pair.draft, mode, **both) for name, mode in _MODES.items()}
+
+
+def _both(pair: Pair) -> dict[str, Any]:
+    """Return the two tokenizers of a pair that has two."""
+    return {"tokenizer": pair.draft_tokenizer, "target_tokenizer": pair.tokenizer}
 
 
 _FAMILIES: tuple[Callable[[Pair], Made], ...] = (_models, _lookup)

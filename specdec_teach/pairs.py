@@ -1,6 +1,7 @@
 """Load a target and a draft that speak the same tokens: the embedded pair, a fetched model, or any other.
 
-Invariant: a `Pair` that exists has one vocabulary; two tokenizers that differ are refused, with the first id that does.
+Invariant: a `Pair` that exists has one vocabulary, or says that its draft has another; two tokenizers that differ are
+refused, with the first id that does, unless they were asked to meet in what they share.
 It does not know engines.
 """
 
@@ -12,7 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from specdec_kernels.errors import InvalidInput
+from specdec_kernels.errors import InvalidInput, unknown_name
 from specdec_teach import shelf
 
 if TYPE_CHECKING:
@@ -23,17 +24,22 @@ __all__ = ["EMBEDDED", "Pair", "load_pair"]
 EMBEDDED = "embedded target"
 """The name of the embedded pair's target."""
 
+_MEET = ("same", "shared")
 _KINDS = ("float32", "bfloat16")
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two causal LMs of transformers and their tokenizer. `draft` is None where there is no draft model."""
+    """Two causal LMs of transformers and their tokenizer. `draft` is None where there is no draft model.
+
+    `draft_tokenizer`: the draft's own, where it is another one; `ModelDrafter` then takes both.
+    """
 
     target: Any
     draft: Any
     tokenizer: Any
+    draft_tokenizer: Any = None
 
 
 def load_pair(
@@ -44,6 +50,7 @@ def load_pair(
     dtype: torch.dtype | str | None = None,
     device_map: str | dict[str, Any] | None = None,
     tensor_parallel: bool = False,
+    tokenizers: str = "same",
 ) -> Pair:
     """Load the embedded pair (no network), or models by path, hub id or the name of a fetched model ("smollm2").
 
@@ -52,16 +59,24 @@ def load_pair(
     to be quicker in on this machine. For a target that is too big for one device: `device_map` ("auto", or as in
     transformers) lays its layers over several, `tensor_parallel` splits each layer over the processes that torchrun
     started (see `specdec_teach.distributed`); the draft then lies whole on the target's first device.
+    `tokenizers`: "same" refuses a draft whose tokenizer has another token at an id; ids that one of them has more, or
+    embeddings padded to other widths, are fine. "shared" takes any draft, for the tokens that both know
+    (`sd.drafters_for`, or `sd.ModelDrafter` with both tokenizers).
     InvalidInput: a name that cannot be loaded or was not fetched, a `draft` without a `target`, two tokenizers that
     differ, or two ways to place the target.
     """
+    if tokenizers not in _MEET:
+        raise unknown_name("tokenizers=", tokenizers, _MEET)
     placed = device_map is not None or tensor_parallel
     if placed:
         _can_place(target, device, dtype, device_map, tensor_parallel)
     if isinstance(dtype, str) and dtype == "auto":
         from specdec_teach.probe import fastest
 
-        pairs = {kind: load_pair(target, draft, device=device, dtype=kind, device_map=device_map) for kind in _KINDS}
+        pairs = {
+            kind: load_pair(target, draft, device=device, dtype=kind, device_map=device_map, tokenizers=tokenizers)
+            for kind in _KINDS
+        }
         return fastest(pairs)
     kind = _dtype(dtype)
     if target is None:
@@ -82,8 +97,7 @@ def load_pair(
     if draft is None:
         return Pair(model, None, tokenizer)
     small, other = _one(draft, device, kind)
-    _same_vocabulary(tokenizer, other)
-    return Pair(model, small, tokenizer)
+    return Pair(model, small, tokenizer, _other(tokenizer, other, tokenizers))
 
 
 def _can_place(target: str | None, device: object, dtype: object, device_map: object, tensor_parallel: bool) -> None:
@@ -148,12 +162,16 @@ def _dtype(given: torch.dtype | str | None) -> torch.dtype:
     return found
 
 
-def _same_vocabulary(target: Any, draft: Any) -> None:
-    """Refuse two tokenizers unless they have the same ids, and every id stands for the same token."""
-    ours, theirs = ({i: t for t, i in tokenizer.get_vocab().items()} for tokenizer in (target, draft))
-    for token in sorted(ours.keys() | theirs.keys()):
-        if ours.get(token) != theirs.get(token):
-            raise InvalidInput(
-                f"the tokenizers differ at id {token}: {ours.get(token)!r} in the target's, {theirs.get(token)!r} in "
-                "the draft's; a draft must speak the target's tokens, so choose one of the same family"
-            )
+def _other(target: Any, draft: Any, tokenizers: str) -> Any:
+    """Return the draft's tokenizer where it is another one, None where it is the target's; refuse it if it must be."""
+    from specdec_teach.bridge import first_difference
+
+    token = first_difference(target, draft)
+    if token is not None and tokenizers == "same":
+        ours, theirs = (one.convert_ids_to_tokens(token) for one in (target, draft))
+        raise InvalidInput(
+            f"the tokenizers differ at id {token}: {ours!r} in the target's, {theirs!r} in the draft's; a draft must "
+            'speak the target\'s tokens, so choose one of the same family, or give tokenizers="shared" to draft what '
+            "both know"
+        )
+    return None if target.get_vocab() == draft.get_vocab() else draft

@@ -8,7 +8,7 @@ It does not know what is generated.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from time import perf_counter
 from typing import Any, final
@@ -103,7 +103,8 @@ def fastest(pairs: Mapping[str, Pair], *, gamma: int = 4, rounds: int = 9) -> Pa
         known = [name for name in pairs if f"{role} {name}" in seconds]
         return models[role, min(known, key=lambda name: seconds[f"{role} {name}"])] if known else None
 
-    return Pair(best("target"), best("draft"), next(iter(pairs.values())).tokenizer)
+    one = next(iter(pairs.values()))
+    return replace(one, target=best("target"), draft=best("draft"))
 
 
 def _forward(runner: ModelRunner, context: int, count: int) -> Callable[[], object]:

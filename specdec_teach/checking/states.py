@@ -9,7 +9,8 @@ Invariant: what is compared with is computed by one forward of the model from no
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from collections.abc import Sequence as Items
 from dataclasses import dataclass, field
 from typing import cast, final
 
@@ -61,8 +62,8 @@ class _Bench:
         model = getattr(engine.drafter, "model", None)
         draft_runner = None if model is None else ModelRunner(model, "draft")
         vocab = runner.vocab if draft_runner is None else min(runner.vocab, draft_runner.vocab)
-        script = Script.of(length, vocab)
-        draft = None if draft_runner is None else Fresh(draft_runner, script.ids)
+        script = Script.of(length, vocab, getattr(engine.drafter, "shared", None))
+        draft = None if draft_runner is None else Fresh(draft_runner, _spelt(engine, script.ids))
         return cls(engine, size, script, Fresh(runner, script.ids), draft_runner, draft)
 
     def start(self, place: int, state: str) -> int:
@@ -202,12 +203,19 @@ def _look(bench: _Bench, stream: Stream, pattern: int, kind: str, look: _Looks) 
     target = bench.target if pattern != FREE else Fresh(engine.target_runner, tokens)
     look.measure("target cache", *_limited(target, sequence.cache, engine.target_runner))
     if sequence.draft is not None and bench.draft is not None and bench.draft_runner is not None:
-        draft = bench.draft if pattern != FREE else Fresh(bench.draft_runner, tokens)
-        cache = cast(Cache, sequence.draft)
-        if cache.pointer > len(tokens) - 1:
-            look.claim("draft cache", False, f"the draft has computed {cache.pointer} of {len(tokens)} tokens")
+        draft = bench.draft if pattern != FREE else Fresh(bench.draft_runner, _spelt(engine, tokens))
+        cache: Cache = getattr(sequence.draft, "cache", sequence.draft)
+        drafted = stream.draft_pointer() or 0
+        if drafted > len(tokens) - 1:
+            look.claim("draft cache", False, f"the draft has computed {drafted} of {len(tokens)} tokens")
         else:
             look.measure("draft cache", *_limited(draft, cache, bench.draft_runner))
+
+
+def _spelt(engine: Engine, tokens: Items[int]) -> Items[int]:
+    """Return the ids that the draft model reads for tokens of the target."""
+    spell: Callable[[Items[int]], Items[int]] = getattr(engine.drafter, "spell", list)
+    return spell(tokens)
 
 
 def _limited(right: Fresh, cache: Cache, runner: ModelRunner) -> tuple[float, float, str]:

@@ -31,19 +31,19 @@ class Script:
     ids: tuple[int, ...]
 
     @classmethod
-    def of(cls, length: int, vocab: int) -> Script:
-        """Return `length` ids below `vocab`, the same ones each time, neighbours never equal.
+    def of(cls, length: int, vocab: int, among: Items[int] | None = None) -> Script:
+        """Return `length` ids below `vocab`, or of `among`, the same ones each time, neighbours never equal.
 
         >>> Script.of(5, 64).ids
         (17, 10, 51, 23, 11)
         """
         ids: list[int] = []
-        state = 17
+        vocab, state = vocab if among is None else len(among), 17
         for at in range(length):
             token = state % vocab
             ids.append((token + 1) % vocab if at and token == ids[-1] else token)
             state = (state * 48271 + 11) % (2**31 - 1)
-        return cls(tuple(ids))
+        return cls(tuple(ids if among is None else (among[at] for at in ids)))
 
     def sampling(self) -> Sampling:
         """Return settings under which the script is said: temperature 1, one token possible each time."""

@@ -8,18 +8,22 @@ It does not know the target.
 from __future__ import annotations
 
 from collections.abc import Sequence as Items
-from typing import Literal, cast, final
+from typing import Any, Literal, cast, final
 
 from torch import Tensor
 
-from specdec_kernels.errors import unknown_name
+from specdec_kernels.errors import InvalidInput, unknown_name
+from specdec_teach.bridge import Bridge
 from specdec_teach.caches import Cache
 from specdec_teach.drafters.base import Proposal
 from specdec_teach.drafters.chain import Chain
+from specdec_teach.drafters.mirror import Mirror
 from specdec_teach.hf import ModelRunner, PreTrainedModel
 from specdec_teach.sequence import Sequence
 
 __all__ = ["ModelDrafter"]
+
+_ROOM = 4
 
 
 @final
@@ -29,13 +33,31 @@ class ModelDrafter:
     `mode="sample"`: drafts are drawn from the processed distribution q, which is reported.
     `mode="argmax"`: drafts are the likeliest tokens, and the reported q is one-hot, whatever the temperature.
     Where the request's bans leave the draft nothing to say, it proposes less.
-    InvalidInput when the model cannot serve (see `ModelRunner`) or the mode is unknown.
+    `tokenizer`, `target_tokenizer`: for a model with another tokenizer than the target's, both. It then drafts the
+    tokens that the two share, q is its law over those alone, and every other token of the text is read as the draft's
+    own tokenizer writes it; a text that takes more than four of its ids a token may leave it no room to draft.
+    Source: token-level intersection (Timor et al. 2025). InvalidInput when the model cannot serve (see `ModelRunner`),
+    the mode is unknown, one tokenizer is given alone, or the two share nothing.
     """
 
-    def __init__(self, model: object, mode: Literal["sample", "argmax"] = "sample", *, decoder: str = "auto") -> None:
+    def __init__(
+        self,
+        model: object,
+        mode: Literal["sample", "argmax"] = "sample",
+        *,
+        decoder: str = "auto",
+        tokenizer: Any = None,
+        target_tokenizer: Any = None,
+    ) -> None:
         if mode not in ("sample", "argmax"):
             raise unknown_name("mode", mode, ("sample", "argmax"))
+        if (tokenizer is None) != (target_tokenizer is None):
+            raise InvalidInput(
+                "one tokenizer alone was given; give tokenizer= (the draft's) and target_tokenizer=, or neither where "
+                "both models have the same"
+            )
         self._runner = ModelRunner(model, "draft", decoder=decoder)
+        self._bridge = None if tokenizer is None else Bridge(target_tokenizer, tokenizer, self._runner.vocab)
         self.mode: Literal["sample", "argmax"] = mode
         self.name = "model" if mode == "sample" else "model-argmax"
         self.model_name: str | None = self._runner.name
@@ -53,6 +75,20 @@ class ModelDrafter:
         """The draft model."""
         return self._runner.model
 
+    @property
+    def shared(self) -> tuple[int, ...] | None:
+        """The target's ids that can be drafted, where the draft has another tokenizer; else None."""
+        return None if self._bridge is None else self._bridge.shared
+
+    def spell(self, tokens: Items[int]) -> list[int]:
+        """Return the draft model's ids for tokens of the target.
+
+        Ids that a smaller vocabulary lacks are put as 0: what is drawn from its q stays honest.
+        """
+        if self._bridge is not None:
+            return self._bridge.spell(tokens)
+        return [token if token < self._runner.vocab else 0 for token in tokens]
+
     def over(self, model: object, mode: Literal["sample", "argmax"] | None = None) -> ModelDrafter:
         """Return a drafter like this one over another model, and in another mode if one is given."""
         return ModelDrafter(model, self.mode if mode is None else mode)
@@ -62,12 +98,14 @@ class ModelDrafter:
 
     def reset(self, sequence: Sequence, capacity: int) -> int:
         """See `Drafter.reset`; a prompt longer than the draft's context is left uncomputed."""
-        cache = self._runner.new_cache(capacity if self.context is None else min(capacity, self.context))
-        sequence.draft = cache
-        ready = self._known(sequence.tokens[:-1])
-        if ready and len(sequence.tokens) <= cache.capacity:
+        ready, room = self.spell(sequence.tokens[:-1]), capacity
+        if self._bridge is not None:
+            room = len(ready) + _ROOM * (capacity - len(sequence.tokens) + 1)
+        cache = self._runner.new_cache(room if self.context is None else min(room, self.context))
+        sequence.draft = cache if self._bridge is None else Mirror(cache, self._bridge, sequence.tokens[:-1])
+        if ready and len(ready) < cache.capacity:
             self._runner.forward(cache, ready, keep=0)
-        return cache.pointer
+        return self.pointer(sequence)
 
     def propose(
         self, sequences: Items[Sequence], counts: Items[int], hidden: Items[Tensor] | None = None
@@ -76,27 +114,42 @@ class ModelDrafter:
         chains = [
             Chain(sequence, count, self.mode == "argmax") for sequence, count in zip(sequences, counts, strict=True)
         ]
-        active = [(chain, self._cache(chain.sequence)) for chain in chains if chain.count > 0]
-        while active:
-            caches = [cache for _, cache in active]
-            feeds = [self._known(chain.text[cache.pointer :]) for chain, cache in active]
+        going = [chain for chain in chains if chain.count > 0]
+        while active := [one for chain in going if (one := self._next(chain)) is not None]:
+            caches, feeds = [cache for _, cache, _ in active], [feed for _, _, feed in active]
             rows = self._runner.forward_rows(caches, feeds, [1] * len(active))
-            active = [one for one, logits_1V in zip(active, rows, strict=True) if one[0].take(logits_1V)]
+            going = [
+                chain
+                for (chain, _, _), logits_1V in zip(active, rows, strict=True)
+                if chain.take(self._wide(logits_1V, chain))
+            ]
         return [chain.proposal() for chain in chains]
 
-    def _known(self, ids: list[int]) -> list[int]:
-        """Put id 0 in place of ids that the draft's smaller vocabulary lacks; what is drawn from its q stays honest."""
-        return [token if token < self._runner.vocab else 0 for token in ids]
+    def _next(self, chain: Chain) -> tuple[Chain, Cache, list[int]] | None:
+        """Return what a chain lacks for its next draft, and the cache it goes to; None where that has no room."""
+        state, text = self._state(chain.sequence), chain.text
+        if isinstance(state, Mirror):
+            state.follow(text)
+            feed, cache = state.lacking, state.cache
+        else:
+            feed, cache = self.spell(text[state.pointer :]), state
+        return (chain, cache, feed) if cache.pointer + len(feed) <= cache.capacity else None
+
+    def _wide(self, logits_1V: Tensor, chain: Chain) -> Tensor:
+        return logits_1V if self._bridge is None else self._bridge.widen(logits_1V, chain.sequence.vocab)
 
     def commit(self, sequence: Sequence) -> None:
         """See `Drafter.commit`."""
-        cache = self._cache(sequence)
-        cache.rollback(min(cache.pointer, len(sequence.tokens) - 1))
+        state = self._state(sequence)
+        if isinstance(state, Mirror):
+            state.follow(sequence.tokens)
+        else:
+            state.rollback(min(state.pointer, len(sequence.tokens) - 1))
 
     def pointer(self, sequence: Sequence) -> int:
-        """See `Drafter.pointer`."""
-        return self._cache(sequence).pointer
+        """See `Drafter.pointer`; tokens of the target, whatever the draft's ids."""
+        return self._state(sequence).pointer
 
-    def _cache(self, sequence: Sequence) -> Cache:
+    def _state(self, sequence: Sequence) -> Cache | Mirror:
         assert sequence.draft is not None, "reset comes first"
-        return cast(Cache, sequence.draft)
+        return cast("Cache | Mirror", sequence.draft)

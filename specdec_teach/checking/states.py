@@ -204,7 +204,7 @@ def _look(bench: _Bench, stream: Stream, pattern: int, kind: str, look: _Looks) 
     look.measure("target cache", *_limited(target, sequence.cache, engine.target_runner))
     if sequence.draft is not None and bench.draft is not None and bench.draft_runner is not None:
         draft = bench.draft if pattern != FREE else Fresh(bench.draft_runner, _spelt(engine, tokens))
-        cache: Cache = getattr(sequence.draft, "cache", sequence.draft)
+        cache = cast(Cache, getattr(sequence.draft, "cache", sequence.draft))
         drafted = stream.draft_pointer() or 0
         if drafted > len(tokens) - 1:
             look.claim("draft cache", False, f"the draft has computed {drafted} of {len(tokens)} tokens")

@@ -25,13 +25,17 @@ T = TypeVar("T")
 
 def to_plain(value: object) -> object:
     """Return `value` with records as dicts and tuples as lists; keys become strings. NaN and infinities are refused."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: to_plain(getattr(value, f.name)) for f in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): to_plain(item) for key, item in value.items()}
+    if value is None or isinstance(value, (str, int)):
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
     if isinstance(value, (list, tuple)):
         return [to_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
+    if is_dataclass(value) and not isinstance(value, type):
+        return {name: to_plain(getattr(value, name)) for name in _names(type(value))}
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(item) for key, item in value.items()}
+    if isinstance(value, float):
         raise InvalidInput(
             f"a trace holds {value!r}, which JSON cannot carry; every probability must be a finite number"
         )
@@ -72,6 +76,11 @@ def read_json(path: str | os.PathLike[str]) -> object:
         raise InvalidInput(f"cannot read {os.fspath(path)}: {error.strerror}; check the path") from None
     except ValueError:
         raise InvalidInput(f"{os.fspath(path)} is not JSON; give a file that Trace.save wrote") from None
+
+
+@cache
+def _names(cls: type) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(cls))
 
 
 @cache

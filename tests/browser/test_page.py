@@ -5,6 +5,8 @@ Each test compares what is in the document with the numbers of the trace that wa
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,12 @@ import pytest
 
 from specdec_teach.trace import Trace
 from specdec_widgets.page import to_html
-from tests.widgets.traces import CASES
+from specdec_widgets.steps import step_count
+from tests.browser.contrast import CONTRAST
+from tests.widgets.traces import CASES, thousand
 
 ROOT = ".specdec-player"
+HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def open_page(page: Any, tmp_path: Path, name: str) -> Trace:
@@ -33,6 +38,42 @@ WALK = """() => {
     seen.push({...root.dataset});
   }
   return seen;
+}"""
+
+
+# When the player's first item stands in the document and is painted.
+DRAWN = """new MutationObserver((_, seen) => {
+  if (!document.querySelector('.specdec-player .item')) return;
+  seen.disconnect();
+  requestAnimationFrame(() => setTimeout(() => { window.drawnAt = performance.now(); }));
+}).observe(document, { childList: true, subtree: true });"""
+
+# What a step, a jump and a frame of scrolling cost, layout included.
+TIMES = """async () => {
+  const root = document.querySelector('.specdec-player'), items = [], cycles = [];
+  const scrub = root.querySelector('.scrub'), pane = root.querySelector('.pane');
+  const frame = () => new Promise(requestAnimationFrame), median = (x) => x.sort((a, b) => a - b)[x.length >> 1];
+  const spent = async (n, act) => {
+    const times = [];
+    for (let i = 0; i < n; i++) {
+      const start = performance.now();
+      act(i);
+      root.offsetHeight;
+      times.push(performance.now() - start);
+      await frame();
+      items.push(root.querySelectorAll('.items > *').length);
+      cycles.push(root.dataset.cycle);
+    }
+    return +median(times).toFixed(1);
+  };
+  const press = () => root.dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowRight', bubbles: true }));
+  const seek = (i) => {
+    scrub.value = String(i * scrub.max / 60);
+    scrub.dispatchEvent(new Event('input'));
+  };
+  const scroll = () => { pane.scrollLeft += 37; };
+  const medians = { step: await spent(60, press), seek: await spent(60, seek), scroll: await spent(60, scroll) };
+  return { medians, items, cycles, steps: +scrub.max + 1 };
 }"""
 
 
@@ -156,12 +197,63 @@ def test_column_of_a_draft_stands_over_its_slots(page: Any, tmp_path: Path) -> N
 def test_hostile_tokens_stay_text(page: Any, recorded: Any, tmp_path: Path) -> None:
     open_page(page, tmp_path, "hostile")
     page.focus(ROOT)
-    for _ in range(12):
+    seen = ""
+    while page.get_attribute(ROOT, "data-stage") != "end":
         page.keyboard.press("ArrowRight")
-    assert page.locator("main b:not(.u)").count() == 0
-    assert "</script><" in page.inner_text(".items")
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        seen += page.inner_text(".items") + page.inner_text(".narration")
+        assert page.locator("main b:not(.u)").count() == 0
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert not HIDDEN.search(page.inner_text(ROOT)), "a control character reached the page"
+    assert "</script><" in seen
+    assert "⟨202E⟩evil⟨2066⟩" in seen
+    assert "⟨0000⟩" in seen
+    assert "“" in seen, "three byte tokens are the character that they make"
+    assert "\ufffd" not in seen
     assert recorded.errors == []
+
+
+@pytest.mark.parametrize("version", [2, 0, None, "1", {"a": 1}])
+def test_a_trace_of_another_version_is_refused_in_words(
+    page: Any, recorded: Any, tmp_path: Path, version: object
+) -> None:
+    path = to_html(CASES["mixed"], tmp_path / "run.html")
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace('"schema_version":1', f'"schema_version":{json.dumps(version)}'), encoding="utf-8")
+    page.goto(path.as_uri())
+    page.wait_for_selector(f"{ROOT}.refused")
+    assert "this player reads version 1" in page.inner_text("[role=alert]")
+    assert page.eval_on_selector(ROOT, CONTRAST)[0] >= 4.5
+    assert recorded.errors == []
+
+
+def test_the_play_button_looks_like_no_other(page: Any, tmp_path: Path) -> None:
+    open_page(page, tmp_path, "mixed")
+    drawn_paths = page.eval_on_selector_all(
+        ".controls .icon", "e => e.map(x => x.querySelector('path').getAttribute('d'))"
+    )
+    assert len(set(drawn_paths)) == len(drawn_paths)
+    look = "e => [getComputedStyle(e).backgroundColor, getComputedStyle(e.querySelector('path')).fill, e.offsetWidth]"
+    play, after = page.eval_on_selector(".play", look), page.eval_on_selector(".next", look)
+    assert all(a != b for a, b in zip(play, after, strict=True))
+
+
+def test_the_line_of_u_times_q_says_what_the_verdict_says(page: Any, tmp_path: Path) -> None:
+    """On the proposed token's bars the line stands inside p exactly where the draft was accepted."""
+    trace = open_page(page, tmp_path, "mixed")
+    page.focus(ROOT)
+    judged = 0
+    while page.get_attribute(ROOT, "data-stage") != "end":
+        page.keyboard.press("ArrowRight")
+        if page.get_attribute(ROOT, "data-stage") != "verdict":
+            continue
+        row = page.locator("tr.proposed")
+        at = row.locator(".u").bounding_box()
+        bars = row.locator(".bars").first.locator("i")
+        end = max(box["x"] + box["width"] for box in (bars.nth(i).bounding_box() for i in range(bars.count())) if box)
+        accepted = "accepted" in page.inner_text(".verdict")
+        assert (at["x"] + at["width"] / 2 < end + 1) == accepted
+        judged += 1
+    assert judged == sum(d.u is not None for cycle in trace.cycles for d in cycle.decisions)
 
 
 def test_large_type_for_a_projector(page: Any, tmp_path: Path) -> None:
@@ -209,21 +301,19 @@ def test_nothing_sticks_out_and_no_type_is_small(browser: Any, tmp_path: Path, w
     page.close()
 
 
-def test_three_hundred_cycles_open_and_step_quickly(page: Any, tmp_path: Path) -> None:
-    open_page(page, tmp_path, "long")
-    mounted = page.evaluate("performance.measure('m', { start: 0 }).duration")
-    assert mounted < 5000
+def test_a_thousand_cycles_cost_what_a_few_cost(page: Any, tmp_path: Path) -> None:
+    """Only what is in sight is in the document, wherever the run stands; the times are printed, not judged."""
+    path = to_html(thousand(), tmp_path / "run.html")
+    page.add_init_script(DRAWN)
+    page.goto(path.as_uri())
+    page.wait_for_function("window.drawnAt")
     page.focus(ROOT)
-    print(f"mounted after {mounted:.0f} ms")
-    spent = page.evaluate(
-        """() => { const t = performance.now(), root = document.querySelector('.specdec-player');
-             const press = () => new KeyboardEvent('keydown', { key: 'ArrowRight', bubbles: true });
-             for (let i = 0; i < 200; i++) root.dispatchEvent(press());
-             return (performance.now() - t) / 200; }"""
-    )
-    print(f"{spent:.1f} ms a step")
-    assert spent < 50
-    assert page.locator(".items > *").count() < 500
+    said = page.evaluate(TIMES)
+    drawn_at = page.evaluate("drawnAt")
+    print(f"{path.stat().st_size / 1e6:.0f} MB, drawn after {drawn_at:.0f} ms; medians in ms: {said['medians']}")
+    assert said["steps"] == step_count(thousand())
+    assert max(said["items"]) < 500
+    assert len(set(said["cycles"])) > 50
 
 
 def test_keys_from_a_dropdown_stay_in_the_player(page: Any, recorded: Any, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from specdec_teach.trace import KV, Bar, Blocks, Cycle, Decision, Draws, Meta, Prefill, Seconds, Status, Top, Trace
@@ -16,7 +17,7 @@ from specdec_teach.traces import from_vllm
 WORDS = (
     " the", " fox", " named", " Mira", " lived", " in", " by", " near", " a", " river", ".", "\n", " She", " found",
     " small", " lantern", " and", " it", " was", " warm", "Once", " upon", " time", ",", "<eos>", "<0xE2>", "<0x80>",
-    "<0x9C>", "\u202eevil\u2066", "</script><b>x", "long" * 2500, " émigré", "日本語",
+    "<0x9C>", "\u202eevil\u2066", "</script><b>x", "long" * 2500, " émigré", "日本語", "a\x00b",
 )  # fmt: skip
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 EOS = WORDS.index("<eos>")
@@ -144,9 +145,34 @@ def build(
 
 def hostile() -> Trace:
     """Tokens that would break a careless page: markup, bidi controls, 10 000 characters, bytes of one character."""
-    names = ["</script><b>x", "\u202eevil\u2066", "long" * 2500, "<0xE2>", "<0x80>", "<0x9C>", "日本語", "\n", "<0xE2>"]
+    names = ["</script><b>x", "\u202eevil\u2066", "long" * 2500, "<0xE2>", "<0x80>", "<0x9C>", "日本語", "\n", "a\x00b"]
     ids = [WORDS.index(name) for name in names]
     return build(["aar-", "aaaa", "r---"], tokens=[*ids, *ids], prompt=(0, *ids))
+
+
+@cache
+def thousand() -> Trace:
+    """A thousand cycles, more than 8 000 tokens; twenty cycles repeated without likeliest tokens, to be made fast."""
+    whole, none = build(["aaaaaaaa", "aaaaaaar", "aaaaaaaa", "aaaaaar-"] * 5, gamma=8), Top((), 1.0)
+    bare = [
+        replace(c, decisions=tuple(replace(d, p_top=none, q_top=none, residual_top=none) for d in c.decisions))
+        for c in whole.cycles
+    ]
+    start, stop, cycles = bare[0].committed_before, bare[-1].committed_after, []
+    last: list[KV] = []
+    for index in range(1000):
+        cycle, by = bare[index % len(bare)], index // len(bare) * (stop - start)
+        before, after = cycle.committed_before + by, cycle.committed_after + by
+        kv = [
+            KV(k.before + by, k.written + by, k.after + by) for k in (cycle.target_kv, cycle.draft_kv) if k is not None
+        ]
+        if index % len(bare) == 0 and index:
+            kv = [KV(k.after, now.written, now.after) for k, now in zip(last, kv, strict=True)]
+        last = kv
+        cycles.append(
+            replace(cycle, index=index, committed_before=before, committed_after=after, target_kv=kv[0], draft_kv=kv[1])
+        )
+    return replace(whole, cycles=tuple(cycles))
 
 
 def dropped() -> Trace:

@@ -39,19 +39,25 @@ PAGE_CSS = """
 :root[data-theme="dark"] { --page: #0e1013; --page-ink: #e8eaed; color-scheme: dark; }
 :root[data-theme="light"] { color-scheme: light; }
 body { margin: 0; padding: clamp(0.5rem, 2vw, 1.5rem); background: var(--page); color: var(--page-ink);
-  font: 15px/1.45 system-ui, "Segoe UI", Roboto, sans-serif; }
+  font: 0.94rem/1.45 system-ui, "Segoe UI", Roboto, sans-serif; }
 main, .top { max-width: 1500px; margin: 0 auto; }
 .top { display: flex; align-items: baseline; gap: 1rem; margin-bottom: 0.7rem; }
 h1 { font-size: 1.15rem; font-weight: 600; margin: 0; overflow-wrap: anywhere; }
 .top button { margin-left: auto; flex: none; font: inherit; color: inherit; background: none;
   border: 1px solid currentColor; border-radius: 5px; padding: 0.15em 0.8em; cursor: pointer; }
-@media (min-width: 1700px) { main, .top { max-width: 1800px; }
-  .specdec-player:not([data-projector]) { font-size: 17px; } }
+.unseen { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap; }
+@media (min-width: 1700px) { :root { font-size: 18px; --specdec-type: 17px; } main, .top { max-width: 1800px; } }
+@media (min-width: 2500px) { :root { font-size: 24px; --specdec-type: 23px; } main, .top { max-width: 2700px; } }
+@media (min-width: 3400px) { :root { font-size: 32px; --specdec-type: 31px; } main, .top { max-width: 3700px; } }
+@media print { .top button { display: none; } }
 noscript img { max-width: 100%; }
 """
 
 STYLES = {"lab": "lab.css", "timeline": "timeline.css"}
 """The style sheet of a module beside the player's."""
+
+HEADINGS = {"lab": "two laws and what the rules make of them", "pair": "both runs, step by step"}
+"""What the view of a page is, for a reader who walks from heading to heading."""
 
 IMPORT = re.compile(r'^import \{[^}]*\} from "\./([\w.]+)";\n', re.MULTILINE)
 
@@ -141,8 +147,8 @@ def _document(title: str, kind: str, run: dict[str, object], module: str, still:
 <style>{PAGE_CSS}{style}</style>
 </head>
 <body>
-<div class="top"><h1>{escape(title)}</h1><button type="button">light / dark</button></div>
-<main></main>
+<header class="top"><h1>{escape(title)}</h1><button type="button">light / dark</button></header>
+<main><h2 class="unseen">{escape(HEADINGS.get(kind, "the run, step by step"))}</h2></main>
 <noscript><p>This page moves with JavaScript; here is {what} as a picture.</p>{still}</noscript>
 <script type="text/plain" id="player">{script}</script>
 <script type="application/json" id="{kind}">{data}</script>

@@ -15,6 +15,7 @@ from html import escape
 from specdec_kernels.errors import InvalidInput
 from specdec_teach.trace import KV, Blocks, Cycle, Trace
 from specdec_widgets import bars
+from specdec_widgets.branch import branch, tree_sentence
 from specdec_widgets.svg import CHAR, Canvas, wrap
 from specdec_widgets.words import (
     blocks_sentence,
@@ -90,14 +91,14 @@ def moments(trace: Trace, first: int, last: int) -> Sequence[str]:
         raise InvalidInput(
             f"cannot draw the cycles {first!r} to {last!r}; give a last one from {start} to {start + LONGEST - 1}"
         )
-    cycles = [c for c in trace.cycles if start <= c.index <= last]
+    cycles = [branch(c) for c in trace.cycles if start <= c.index <= last]
     return [_draw(trace, c, s, NAMES[s]) for c in cycles for s in Stage if c.proposed or s != Stage.PROPOSED]
 
 
 def _find(trace: Trace, cycle: int) -> Cycle:
     found = next((c for c in trace.cycles if c.index == cycle), None) if not isinstance(cycle, bool) else None
     if found is not None:
-        return found
+        return branch(found)
     if not trace.cycles:
         raise InvalidInput(f"cannot draw cycle {cycle!r}: this run has no cycle; generate at least one token")
     allowed = f"{trace.cycles[0].index} to {trace.cycles[-1].index}"
@@ -106,9 +107,10 @@ def _find(trace: Trace, cycle: int) -> Cycle:
 
 def image(trace: Trace) -> str:
     """Return an <img> of the run's most telling cycle, described in words; "" when there is no cycle."""
-    cycle = telling(trace)
-    if cycle is None:
+    found = telling(trace)
+    if found is None:
         return ""
+    cycle = branch(found)
     words = escape(f"{summary(trace)}. Cycle {cycle.index}: {_sentence(trace, cycle, _columns(trace, cycle))}")
     return f'<img alt="{words}" src="{data_uri(to_svg(trace, cycle.index))}">'
 
@@ -165,7 +167,10 @@ def _draw(trace: Trace, cycle: Cycle, stage: Stage, name: str) -> str:
 def _sentence(trace: Trace, cycle: Cycle, cols: Columns) -> str:
     length = cycle.committed_before
     tokens = cols.text[length - cols.first : cycle.committed_after - cols.first]
-    return cycle_sentence(trace, cycle, tokens, cols.drafts)
+    said = cycle_sentence(trace, cycle, tokens, cols.drafts)
+    if cycle.parents is None:
+        return said
+    return f"{said} {tree_sentence(len(cycle.parents))}"
 
 
 def _columns(trace: Trace, cycle: Cycle) -> Columns:
@@ -201,7 +206,8 @@ def _header(c: Canvas, trace: Trace, cycle: Cycle, width: float, name: str) -> N
     temperature = trace.meta.sampling.get("temperature")
     heat = "greedy" if temperature == 0 else "T unknown" if temperature is None else f"T = {mark(str(temperature))}"
     span = f"cycles {trace.cycles[0].index}–{trace.cycles[-1].index}"
-    facts = f"{span} · γ = {len(cycle.proposed)} · {heat} · {mark(trace.meta.verify)} rule"
+    gamma = len(cycle.proposed) if cycle.parents is None else cycle.gamma
+    facts = f"{span} · γ = {gamma} · {heat} · {mark(trace.meta.verify)} rule"
     exact = {True: [], False: ["not lossless"], None: ["lossless or not is unknown"]}[trace.meta.lossless]
     flags = ["forced"] * (trace.meta.forced is not None) + exact
     c.text(MARGIN, 34, f"cycle {cycle.index}", size=18, bold=True)
@@ -314,7 +320,10 @@ def _tape(c: Canvas, trace: Trace, cycle: Cycle, cols: Columns, name: str, kv: K
     if stage == Stage.REWOUND and kv.written > kv.after:
         c.path(f"M{high:.1f} {y + CELL + 7:.1f}v8", stroke="blue-ink", wide=1.6)
         c.arrow(high, y + CELL + 11, x + 11, y + CELL + 11, stroke="blue-ink", wide=1.6)
-        c.text(high + 6, y + CELL + 15, f"rewind {kv.written - kv.after}", size=12, fill="blue-ink", bold=True)
+        told = f"rewind {kv.written - kv.after}"
+        fits = high + 6 + 8 * len(told) < max(WIDTH, cols.edges[-1] + MARGIN)  # a tree's slots go on beyond the edge
+        place = (high + 6, y + CELL + 15) if fits else (high, y + CELL + 27)
+        c.text(*place, told, size=12, fill="blue-ink", bold=True, anchor="start" if fits else "end")
 
 
 def _borders(c: Canvas, blocks: Blocks, cols: Columns, y: float) -> None:

@@ -25,9 +25,11 @@ export function legend() {
 /** The lanes, the sentence and the line of blocks. @param {(j: number) => void} pick is told which draft was clicked */
 export function board(root, pick) {
   let trace, m, frame, picked = null, aim = -1, apart = null;
+  let unit = 14, wide = 900, left = 0; // px: one em, the window's width, how far it is scrolled
   const names = el("div", "names"), strip = el("div", "strip-lanes"), pane = el("div", "pane", strip);
   const lines = svg("svg", { class: "lines", "aria-hidden": "true" }), items = el("div", "items");
   pane.setAttribute("role", "img");
+  pane.tabIndex = 0; // it scrolls
   strip.append(lines, items);
   const drawItems = keyed(items, () => el("div"), drawItem), drawLines = keyed(lines, () => svg("path", {}), drawLine);
   const lanes = el("div", "lanes", names, pane), words = el("p", "narration"), blockLine = el("p", "blocks");
@@ -36,11 +38,20 @@ export function board(root, pick) {
     const chosen = event.target.closest("[data-pick]")?.dataset.pick;
     if (chosen) pick(+chosen);
   });
-  pane.addEventListener("scroll", () => requestAnimationFrame(() => m && root.isConnected && drawStrip()), { passive: true });
-  const sized = new ResizeObserver(() => { aim = -1; if (m) draw(frame, picked); });
+  pane.addEventListener("scroll", () => requestAnimationFrame(() => {
+    left = pane.scrollLeft;
+    if (m && root.isConnected) drawStrip();
+  }), { passive: true });
+  const sized = new ResizeObserver(() => { measure(); aim = -1; if (m) draw(frame, picked); });
   sized.observe(pane);
 
-  const em = () => parseFloat(getComputedStyle(root).fontSize) || 14;
+  /** Asked once for a size, since asking while drawing makes the browser lay everything out again. */
+  function measure() {
+    unit = parseFloat(getComputedStyle(root).fontSize) || 14;
+    wide = pane.clientWidth || 900;
+    left = pane.scrollLeft;
+  }
+
   const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
   /** Show another run. `mark`: the position where it leaves another run, if any. */
@@ -64,6 +75,7 @@ export function board(root, pick) {
       lane(Y.target + 0.2, "target", " KV"), ...(m.hasDraft ? [lane(Y.draft + 0.2, "draft", " KV")] : []),
     );
     names.style.height = tall + "em";
+    measure();
   }
 
   /** Draw a step. `chosen`: the draft that the reader picked; `quiet`: say nothing, since the next step follows at once. */
@@ -82,16 +94,17 @@ export function board(root, pick) {
   }
 
   function follow() {
-    const unit = em(), want = Math.round(scrollFor(m.edge, extent(trace, m, frame), (pane.clientWidth || 900) / unit) * unit);
+    const want = Math.round(scrollFor(m.edge, extent(trace, m, frame), wide / unit) * unit);
     const jump = aim < 0 || still() || Math.abs(want - aim) > 3000;
     if (want !== aim) pane.scrollTo({ left: want, behavior: jump ? "auto" : "smooth" });
+    if (jump) left = want;
     aim = want;
   }
 
   function drawStrip() {
-    const unit = em(), left = pane.scrollLeft / unit, wide = (pane.clientWidth || 900) / unit, ahead = aim / unit;
-    const low = Math.min(left, ahead) - BESIDE, high = Math.max(left, ahead) + wide + BESIDE, far = high - low > 400;
-    const from = far ? ahead - BESIDE : low, to = far ? ahead + wide + BESIDE : high; // a jump draws where it lands
+    const here = left / unit, ahead = aim / unit, sight = wide / unit;
+    const low = Math.min(here, ahead) - BESIDE, high = Math.max(here, ahead) + sight + BESIDE, far = high - low > 400;
+    const from = far ? ahead - BESIDE : low, to = far ? ahead + sight + BESIDE : high; // a jump draws where it lands
     const a = columnAt(m.edge, from), b = Math.min(m.longest, columnAt(m.edge, to) + 1);
     const x = m.edge[a] - BESIDE, w = m.edge[b] - x + 2 * BESIDE;
     lines.setAttribute("viewBox", `${x} 0 ${w} ${height(m)}`); // the lines in sight: a picture as wide as the run is too large

@@ -6,6 +6,16 @@
 
 import { isGreedy, temperature } from "./steps.js";
 
+const VERSION = 1;
+
+/** Why this player cannot read a trace or a timeline; "" where it can. */
+export function refusal(run) {
+  const found = run?.meta?.schema_version;
+  if (found === VERSION) return "";
+  return `This run has schema version ${JSON.stringify(found ?? null).slice(0, 40)}, and this player reads version ${VERSION}: ` +
+    "open it with the version of specdec-teach that wrote it, or make the run again.";
+}
+
 const STAGES = { catchup: "draft catches up", target: "target forward", end: "" };
 
 /** A step's name: the cycle, and the stage in it. @returns {[string, string]} */

@@ -9,11 +9,11 @@
  */
 
 import { clip, plural, quote } from "./words.js";
-import { button, el, forKernel, memory, option, put, watchTheme } from "./elements.js";
+import { button, el, forKernel, memory, option, put, reading, watchTheme } from "./elements.js";
 import { columnAt, index, ORDER, since } from "./steps.js";
 import { saver, transport } from "./transport.js";
 import { board, legend, milliseconds, totals } from "./board.js";
-import { flags, settings, stepName } from "./captions.js";
+import { flags, refusal, settings, stepName } from "./captions.js";
 
 export { memory };
 
@@ -97,7 +97,7 @@ function lane(root) {
  * Build the view inside `host` and keep it equal to the store. Keys: pair, step, clock.
  * @param {HTMLElement} host  @param {import("./elements.js").Store} store  @returns {() => void} takes everything away again
  */
-export function mount(host, store) {
+export const mount = reading("pair", ({ runs }) => runs.map(refusal).find(Boolean) ?? "", (host, store) => {
   let runs, moments, part, clock = "forwards", at = 0;
   const root = el("section", "specdec-player specdec-compare"), saved = saver(store);
   root.tabIndex = 0;
@@ -207,6 +207,6 @@ export function mount(host, store) {
     for (const off of offs) off();
     root.remove();
   };
-}
+});
 
 export default forKernel(mount);

@@ -89,6 +89,18 @@ export function watchTheme(root, host) {
   };
 }
 
+/** In large type the mouse is a laser pointer: a ring that follows it over `root`. */
+export function laser(root) {
+  const ring = el("i", "laser");
+  ring.setAttribute("aria-hidden", "true");
+  root.append(ring);
+  root.addEventListener("pointermove", (event) => {
+    if (!root.hasAttribute("data-projector")) return;
+    const box = root.getBoundingClientRect();
+    ring.style.transform = `translate(${event.clientX - box.left - root.clientLeft}px, ${event.clientY - box.top - root.clientTop}px)`;
+  });
+}
+
 /** The store of a page without a kernel: plain values, changed only by the player. @returns {Store} */
 export function memory(values) {
   const calls = {};
@@ -98,6 +110,16 @@ export function memory(values) {
     on: (key, f) => { (calls[key] ??= new Set()).add(f); return () => calls[key].delete(f); },
   };
 }
+
+/** Mount a view unless `refusal` names a reason why it cannot read what the store holds under `key`: then show that. */
+export const reading = (key, refusal, mount) => (host, store) => {
+  const why = refusal(store.get(key));
+  if (!why) return mount(host, store);
+  const root = el("section", "specdec-player refused", el("p", "status", why)), off = watchTheme(root, host);
+  root.firstChild.setAttribute("role", "alert");
+  host.append(root);
+  return () => { off(); root.remove(); };
+};
 
 /** A view as anywidget wants it: `mount` with a kernel's model for a store. */
 export const forKernel = (mount) => ({

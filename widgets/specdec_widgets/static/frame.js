@@ -4,7 +4,7 @@
  * Invariant: whatever `frame` starts, `close` ends. It knows no view.
  */
 
-import { button, el, watchTheme } from "./elements.js";
+import { button, el, laser, watchTheme } from "./elements.js";
 
 /** @param {HTMLElement} host  @param {string} cls  @param {string} label  @param {string[][]} keys */
 export function frame(host, cls, label, keys) {
@@ -20,6 +20,7 @@ export function frame(host, cls, label, keys) {
     helpButton.setAttribute("aria-expanded", String(open));
   };
   const helpButton = button("help", "Keys (?)", () => toggle());
+  laser(root);
   host.append(root);
   const unwatch = watchTheme(root, host);
 

@@ -8,13 +8,13 @@
  */
 
 import { plural, prose } from "./words.js";
-import { button, el, forKernel, memory, option, put, watchTheme } from "./elements.js";
+import { button, el, forKernel, memory, option, put, reading, watchTheme } from "./elements.js";
 import { focus, index, ORDER, since, standing } from "./steps.js";
 import { ledger, test } from "./ledger.js";
 import { bar, drawLedger } from "./drawing.js";
 import { saver, transport } from "./transport.js";
 import { board, legend, milliseconds, totals } from "./board.js";
-import { flags, settings, stepName } from "./captions.js";
+import { flags, refusal, settings, stepName } from "./captions.js";
 import { tree } from "./tree.js";
 
 export { memory };
@@ -41,7 +41,7 @@ export function nextRejection(trace, frames, at) {
  * Build the player inside `host` and keep it equal to the store. Keys: trace, step, status, can_rerun, request.
  * @param {HTMLElement} host  @param {import("./elements.js").Store} store  @returns {() => void} takes everything away again
  */
-export function mount(host, store) {
+export const mount = reading("trace", refusal, (host, store) => {
   let trace, m, frame, at = 0, picked = null; // what is drawn
   let asked = 0, waiting = 0; // requests
   let ledgerKey = "", sideKey = ""; // what stands already
@@ -182,6 +182,6 @@ export function mount(host, store) {
     for (const off of offs) off();
     root.remove();
   };
-}
+});
 
 export default forKernel(mount);

@@ -7,7 +7,8 @@
  */
 
 import { list, percent, plural } from "./words.js";
-import { button, el, forKernel, keyed, memory, put, watchTheme } from "./elements.js";
+import { button, el, forKernel, keyed, memory, put, reading, watchTheme } from "./elements.js";
+import { refusal } from "./captions.js";
 import { saver, transport } from "./transport.js";
 import { blocksAfter, chosen, ending, indexRun, left, nameOf, places, say, where } from "./pool.js";
 import { drawCell, drawTile, glyphOf, owner, share, table, twin } from "./figures.js";
@@ -50,7 +51,7 @@ const SLOTS = [["own0", "computed, in its request's pattern"], ["stale", "stale:
  * Build the view inside `host` and keep it equal to the store. Keys: timeline, step.
  * @param {HTMLElement} host  @param {import("./elements.js").Store} store  @returns {() => void} takes everything away
  */
-export function mount(host, store) {
+export const mount = reading("timeline", refusal, (host, store) => {
   let run, timeline, at = 0, picked = null;
   const root = el("section", "specdec-player specdec-timeline"), saved = saver(store);
   root.tabIndex = 0;
@@ -109,7 +110,6 @@ export function mount(host, store) {
     drawCells([]);
     drawScale([]);
     drawTiles([]);
-    tiles.tabIndex = run.shown > 64 ? 0 : -1; // it scrolls where there are many
     field.style.width = scale.style.width = wide;
     field.style.height = tall;
     people.replaceChildren(...run.requests.map((request) => {
@@ -156,6 +156,7 @@ export function mount(host, store) {
     bar.replaceChildren(...["in_use", "idle", "free"].map((key) => share(el("i", key), now[key] / timeline.meta.blocks)));
     tiles.setAttribute("aria-label", `Blocks: ${counts.textContent}. The tables below hold the same numbers.`);
     drawTiles(blocksAfter(run, at).map((block) => ({ key: block.id, block, size, mine: mine !== null && block.owners.includes(mine) })));
+    tiles.tabIndex = tiles.scrollHeight > tiles.clientHeight + 1 ? 0 : -1; // it scrolls where there are many
     drawMap(row, mine);
     drawSide(now);
     drawTwin();
@@ -227,6 +228,6 @@ export function mount(host, store) {
     for (const off of offs) off();
     root.remove();
   };
-}
+});
 
 export default forKernel(mount);

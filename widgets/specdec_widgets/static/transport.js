@@ -10,7 +10,7 @@
  *   whether it took a key.
  */
 
-import { button, el, icon, option } from "./elements.js";
+import { button, el, icon, laser, option } from "./elements.js";
 
 const SPEEDS = [0.5, 1, 2, 4], TICK = 1300;
 const EVERY = [["Space", "play or pause"], ["P", "large type, high contrast"], ["?", "this help"], ["Esc", "leave the player"]];
@@ -33,7 +33,8 @@ export function transport(root, deck) {
   const helpButton = button("help", "Keys (?)", () => toggleHelp());
   helpButton.setAttribute("aria-expanded", "false");
   const by = (name, label, direction) => (hop ? [button(name, label, () => hop(direction))] : []);
-  const controls = el("div", "controls",
+  laser(root);
+  const controls = el("div", "controls playback",
     ...by("prev-cycle", "Previous cycle (Shift ←)", -1), button("prev", "Previous step (←)", () => go(deck.at() - 1)), playButton,
     button("next", "Next step (→)", () => go(deck.at() + 1)), ...by("next-cycle", "Next cycle (Shift →)", 1),
     scrub, ...deck.buttons, pick, helpButton);

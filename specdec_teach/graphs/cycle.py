@@ -3,9 +3,10 @@
 What is recorded (`steps`): the draft's forwards over one token and over two (catch-up after a cycle that accepted
 everything), the target's over γ + 1, the draw, the verdict; each the first time that it is needed. It serves greedy and
 drawn drafts under "rejection" and "coupled", judged by `specdec_kernels`, and plain decoding. Everything else takes the
-general way: several requests at once, a shorter γ at the end of a text, other rules, drafters, caches and decoders,
-whatever looks at the text (penalties, grammars), forced patterns, prefill. A cycle that cannot be judged is run again
-the general way, which says what is wrong; a failure to record ends all recording, with one warning.
+general way: several requests at once, a γ below the one asked for when it comes for the first time, other rules,
+drafters, caches and decoders, whatever looks at the text (penalties, grammars), forced patterns, prefill. A cycle that
+cannot be judged is run again the general way, which says what is wrong; a failure to record ends all recording, with
+one warning.
 One copy brings counts and tokens to the host. A record (trace, observer) reads rows of p and q, and costs more of them.
 Invariant: tokens, counters, draw numbers and pointers are those of the general way, up to the rounding of logits; a
 request can change from one way to the other at any cycle. It does not know how a model attends.
@@ -50,6 +51,7 @@ class Graphs:
         self._capture = capture
         self.steps: Steps | None = None
         self._left_at: Standing | None = None
+        self._met: set[int] = set()
 
     @classmethod
     def on(cls, device: torch.device) -> Graphs | None:
@@ -63,7 +65,7 @@ class Graphs:
     def work_out(self, stream: Stream, plan: Plan) -> bool:
         """Work out the cycle that `plan` began, or return False and leave it all to the general way."""
         job = Job.of(stream, plan) if self.why is None else None
-        if job is None:
+        if job is None or self._is_rare(job.count, stream.meta.gamma):
             return False
         try:
             steps, drafting, target, judge = self._ready(stream, job)
@@ -81,11 +83,21 @@ class Graphs:
             for replay in part:
                 replay()
             marks.append(self._capture.mark())
+        # The next cycle, of whatever request, overwrites these; copied while the device is still at work.
+        p_RV, q_KV = judge.p_RV.clone(), steps.q(job.count).clone() if job.form.draws else None
         report = Report.of(self._capture.fetch(judge.report_R), job.count)
         if report.status or report.bad:
             return False
-        self._settle(stream, plan, job, steps, judge, report, marks)
+        seconds = [self._capture.seconds(*ends) for ends in pairwise(marks)]
+        decided = Decided(p_RV, report.verdict(job.form, p_RV[:0, 0]), seconds.pop())
+        self._settle(stream, plan, job, Proposal(report.drafts, q_KV), decided, (seconds[0], seconds[1]))
         return True
+
+    def _is_rare(self, count: int, asked: int) -> bool:
+        """Whether this is the first cycle with fewer drafts than were asked for, such as end a text."""
+        first = count < asked and count not in self._met
+        self._met.add(count)
+        return first
 
     def _ready(self, stream: Stream, job: Job) -> tuple[Steps, list[Work], Work, Judge]:
         """Return the steps of a cycle and its replays, with the request on the board and in the memory."""
@@ -129,26 +141,23 @@ class Graphs:
         return self.steps
 
     def _settle(
-        self, stream: Stream, plan: Plan, job: Job, steps: Steps, judge: Judge, report: Report, marks: list[object]
+        self, stream: Stream, plan: Plan, job: Job, proposal: Proposal, decided: Decided, spent: tuple[float, float]
     ) -> None:
         """Let the host follow: pointers, verdict, and where the board has moved."""
-        fed = (job.count + 1, job.lacking + job.count - 1)
-        for cache, count in zip(job.caches, fed, strict=False):
-            if count:
-                cache.advance(count)
-        at, number = plan.before + report.accepted, job.standing.number + job.count + 1
-        moved = Standing(at + 1, at, min(job.standing.draft + max(fed[1], 0), at), number)
-        # The next cycle of a request overwrites what this one was judged by, and so does another request's.
-        p_RV, q_KV = judge.p_RV.clone(), steps.q(job.count).clone() if job.form.draws else None
-        proposal = Proposal(report.drafts, q_KV)
+        assert self.steps is not None
+        count, accepted = job.count, decided.verdict.accepted
+        job.caches[0].advance(count + 1)
+        drafted = job.lacking + count - 1 if count else 0
+        if drafted:
+            job.caches[1].advance(drafted)
         stream.told(plan, proposal)
-        seconds = [self._capture.seconds(*ends) for ends in pairwise(marks)]
-        decided = Decided(p_RV, report.verdict(job.form, p_RV), seconds[2])
-        logits_RV, unforced = steps.target.logits(job.count + 1), (False,) * job.count
+        logits_RV = self.steps.target.logits(count + 1)
         try:
-            stream.judge(plan, proposal, unforced, logits_RV, (seconds[0], seconds[1]), 1, decided)
+            stream.judge(plan, proposal, (False,) * count, logits_RV, spent, 1, decided)
         except SpecDecError as error:
             stream.error = error
             return
         self.cycles += 1
-        self._left_at = moved if job.form.rule != "coupled" else Standing(at + 1, at, moved.draft, at + 1)
+        at = plan.before + accepted
+        number = at + 1 if job.form.rule == "coupled" else job.standing.number + count + 1
+        self._left_at = Standing(at + 1, at, min(job.standing.draft + drafted, at), number)

@@ -7,6 +7,7 @@ does not know how a cycle runs.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, cast, final
 
 import torch
@@ -32,7 +33,7 @@ _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Form:
     """What is part of a record: the rule ("rejection" or "coupled"), who judges, how logits become probabilities.
 
@@ -55,7 +56,7 @@ class Form:
 class Job:
     """A cycle of `count` drafts: its models, their caches, and where the request stands.
 
-    `lacking`: how many committed tokens the draft has not computed. `draft`: None without a drafter.
+    `lacking`: how many committed tokens the draft has not computed. `draft`: None where nothing is drafted.
     """
 
     form: Form
@@ -72,14 +73,13 @@ class Job:
         """Return the job of the cycle that `plan` begins, None for one that takes the general way."""
         sequence, drafter, rule, count = stream.sequence, stream.drafter, stream.engine.rule, plan.gamma
         noise, it, length = sequence.noise, sequence.sampling, len(sequence.tokens)
+        if not isinstance(rule, ByKernel) or rule.name not in _RULES or stream.meta.forced is not None:
+            return None
         if (
-            not isinstance(rule, ByKernel)
-            or rule.name not in _RULES
-            or stream.meta.forced is not None
+            not isinstance(noise, (CounterNoise, CoupledNoise, GreedyNoise))
+            or not sequence.policy.plain
             or sequence.hidden
         ):
-            return None
-        if not isinstance(noise, (CounterNoise, CoupledNoise, GreedyNoise)) or not sequence.policy.plain:
             return None
         runner, cache = stream.engine.target_runner, sequence.cache
         target = runner.compact if isinstance(runner, ModelRunner) else None
@@ -87,16 +87,15 @@ class Job:
             return None
         draws, draft, at = False, None, 0
         caches: tuple[ContiguousCache, ...] = (cast(ContiguousCache, cache),)
-        if drafter is not None:
-            if not isinstance(drafter, ModelDrafter) or count != stream.meta.gamma or count > MOST_DRAFTS:
+        if drafter is not None and count:
+            if not isinstance(drafter, ModelDrafter) or count > MOST_DRAFTS:
                 return None
             draft, own = drafter.runner.compact, cast(ContiguousCache, sequence.draft)
             if draft is None or not _serves(draft, own, sequence.vocab, length + count - 1) or length - own.pointer > 2:
                 return None
             draws, caches, at = drafter.mode == "sample" and not it.greedy_now, (*caches, own), own.pointer
-        plain = Sampling(temperature=it.temperature, top_k=it.top_k, top_p=it.top_p, min_p=it.min_p)
         return cls(
-            Form(rule.name, rule.backend, plain, draws),
+            _form(rule.name, rule.backend, it.temperature, it.top_k, it.top_p, it.min_p, draws),
             target,
             draft,
             caches,
@@ -105,6 +104,20 @@ class Job:
             0 if draft is None else length - at,
             0 if isinstance(noise, GreedyNoise) else noise.seed,
         )
+
+
+@lru_cache(maxsize=256)
+def _form(
+    rule: str,
+    backend: Literal["torch", "triton"],
+    temperature: float,
+    top_k: int,
+    top_p: float,
+    min_p: float,
+    draws: bool,
+) -> Form:
+    """Return the one form of these settings: forms are told apart by identity, which costs nothing every cycle."""
+    return Form(rule, backend, Sampling(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p), draws)
 
 
 def _serves(model: CompactDecoder, cache: object, vocab: int, room: int) -> bool:

@@ -8,6 +8,7 @@ one behind the committed tokens, and the draft's no further. It does not know st
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from typing import final
 
@@ -47,22 +48,21 @@ class Report:
     @classmethod
     def of(cls, host_R: Tensor, count: int) -> Report:
         """Read a report of K = `count` drafts, int64 `[5 + 5K]`, its last 3K words the bits of float64."""
-        status, accepted, degenerate, bad, *ids = host_R[: 5 + 2 * count].tolist()
-        floats = host_R[5 + 2 * count :].view(torch.float64).tolist()
-        numbers = [tuple(floats[at : at + count]) for at in (0, count, 2 * count)]
-        return cls(
-            status, accepted, degenerate == 1, bad, tuple(ids[: accepted + 1]), tuple(ids[count + 1 :]), *numbers
-        )
+        status, accepted, degenerate, bad, *ids = host_R.tolist()
+        drafts, bits = ids[count + 1 : 2 * count + 1], ids[2 * count + 1 :]
+        floats = struct.unpack(f"{3 * count}d", struct.pack(f"{3 * count}q", *bits))
+        numbers = [floats[at : at + count] for at in (0, count, 2 * count)]
+        return cls(status, accepted, degenerate == 1, bad, tuple(ids[: accepted + 1]), tuple(drafts), *numbers)
 
-    def verdict(self, form: Form, p_RV: Tensor) -> Verdict:
-        """Return the verdict as the rule itself would write it down; the law of its last token is left empty."""
+    def verdict(self, form: Form, nothing_0: Tensor) -> Verdict:
+        """Return the verdict as the rule itself would write it down; in place of its last token's law, `nothing_0`."""
         count, judged = len(self.drafts), min(len(self.drafts), self.accepted + 1)
         nobody: tuple[float | None, ...] = (None,) * judged
         corrects = form.rule == "rejection" and self.accepted < count and not self.degenerate
         return Verdict(
             self.accepted,
             self.tokens[-1],
-            p_RV.new_empty(0),
+            nothing_0,
             self.p,
             self.q,
             self.u[:judged] if form.by_number else nobody,

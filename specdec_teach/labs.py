@@ -1,4 +1,4 @@
-"""Views that call a real engine: the acceptance lab.
+"""Views that call a real engine: the acceptance lab, live mode, the bug hunt.
 
 Invariant: a view gets functions and plain numbers; it never sees an engine, and draws no number itself.
 It does not know how anything is drawn.
@@ -6,15 +6,28 @@ It does not know how anything is drawn.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as Items
+from typing import Any
 
-from specdec_teach import views
+from specdec_kernels.errors import unknown_name
+from specdec_teach import faults, invariants, views
+from specdec_teach.drafters.base import Drafter
 from specdec_teach.drafters.model import ModelDrafter
 from specdec_teach.engine import Engine
 from specdec_teach.exercises.laws import model_of
+from specdec_teach.invariants import Violation
+from specdec_teach.lineup import drafters_for
+from specdec_teach.pairs import Pair
 from specdec_teach.sampling import Sampling
+from specdec_teach.trace import Trace
 
-__all__ = ["acceptance", "first_tokens"]
+__all__ = ["acceptance", "first_tokens", "hunt", "live"]
+
+RULES = ("rejection", "block", "coupled", "typical", "threshold", "synthetic")
+CACHES = ("contiguous", "paged", "masked")
+NEVER, ALL = "–", "accept all"
+FORCED = (NEVER, ALL, *map(str, range(1, 9)))
 
 
 def acceptance(
@@ -39,3 +52,67 @@ def first_tokens(p: Items[float], q: Items[float], first: int, count: int) -> li
     seeds = [Sampling(seed=seed) for seed in range(first, first + count)]
     results = engine.generate([[0]] * count, seeds, max_new_tokens=2, trace=False)
     return [result.tokens[0] for result in results]
+
+
+def live(
+    pair: Pair,
+    prompt: str = "Once upon a time",
+    *,
+    drafter: str | None = None,
+    gamma: int = 4,
+    temperature: float = 0.8,
+    seed: int = 7,
+    max_new_tokens: int = 32,
+) -> object:
+    """Return live mode for a notebook: a form whose settings run the engine again, cycle by cycle, above its player.
+
+    `drafter`: a name of `sd.drafters_for(pair)`, or "none"; None takes the draft model where there is one. The other
+    arguments are what the form starts with.
+    """
+    drafters: dict[str, Drafter | None] = {**drafters_for(pair), "none": None}
+    first = drafter or ("model" if "model" in drafters else next(iter(drafters)))
+    if first not in drafters:
+        raise unknown_name("drafter", first, drafters)
+
+    def run(settings: Mapping[str, Any]) -> Iterator[Callable[[], Trace]]:
+        chosen, forced = drafters[settings["drafter"]], settings["reject"]
+        engine = Engine(
+            pair.target, drafter=chosen, tokenizer=pair.tokenizer, gamma=settings["gamma"] if chosen else 0,
+            verify=settings["rule"], cache=settings["cache"],
+        )  # fmt: skip
+        stream = engine.stream(
+            settings["prompt"],
+            Sampling(temperature=settings["temperature"], seed=settings["seed"]),
+            max_new_tokens=settings["tokens"],
+            reject_at=None if forced == NEVER else 0 if forced == ALL else int(forced),
+        )
+        for _ in stream:
+            yield stream.trace
+
+    fields: list[dict[str, Any]] = [
+        {"key": "prompt", "label": "prompt", "kind": "text", "value": prompt},
+        {"key": "drafter", "label": "drafter", "kind": "choice", "value": first, "options": tuple(drafters)},
+        {"key": "gamma", "label": "γ", "kind": "number", "value": gamma, "low": 0, "high": 16},
+        {"key": "temperature", "label": "temperature", "kind": "number", "value": temperature, "high": 5, "step": 0.1},
+        {"key": "seed", "label": "seed", "kind": "number", "value": seed, "high": 2**32 - 1},
+        {"key": "tokens", "label": "new tokens", "kind": "number", "value": max_new_tokens, "low": 1, "high": 400},
+        {"key": "rule", "label": "rule", "kind": "choice", "value": RULES[0], "options": RULES},
+        {"key": "cache", "label": "cache", "kind": "choice", "value": CACHES[0], "options": CACHES},
+        {"key": "reject", "label": "reject at", "kind": "choice", "value": NEVER, "options": FORCED},
+    ]
+    return views.renderer().live(run, fields)
+
+
+def hunt(engine: Engine, prompt: str | Items[int], *, max_new_tokens: int = 32, seed: int = 7) -> object:
+    """Return the bug hunt for a notebook: broken engines made of an honest one, by neutral names, and what they break.
+
+    Each is run on `prompt` at temperature 0.8 with `seed`. What is wrong with them is not in the view.
+    """
+    settings = Sampling(temperature=0.8, seed=seed)
+
+    def examine(name: str) -> tuple[Trace, list[Violation]]:
+        trace = faults.inject(engine, name).generate(prompt, settings, max_new_tokens=max_new_tokens).trace
+        assert trace is not None
+        return trace, invariants.check(trace)
+
+    return views.renderer().hunt(examine, faults.names(), invariants.descriptions())

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Protocol, cast
 from specdec_kernels.errors import EngineFailure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping
     from collections.abc import Sequence as Items
+    from typing import Any
 
     from specdec_teach.comparison import Comparison
+    from specdec_teach.invariants import Violation
     from specdec_teach.timeline import Timeline
     from specdec_teach.trace import Trace
 
@@ -68,6 +70,21 @@ class Renderer(Protocol):
         draws: Callable[[Items[float], Items[float], int, int], Items[int]] | None = None,
     ) -> object:
         """Return a notebook object to move two laws; `draws(p, q, first, count)` gives first tokens of an engine."""
+
+    def live(
+        self,
+        run: Callable[[Mapping[str, Any]], Iterator[Callable[[], Trace]]],
+        fields: Items[Mapping[str, Any]],
+    ) -> object:
+        """Return a notebook object with a form; `run(values)` yields, cycle by cycle, what writes the trace so far."""
+
+    def hunt(
+        self,
+        run: Callable[[str], tuple[Trace, Items[Violation]]],
+        names: Items[str],
+        invariants: Mapping[str, str],
+    ) -> object:
+        """Return a notebook object to choose an engine by name; `run(name)` gives its run and what it breaks."""
 
     def show_timeline(self, timeline: Timeline) -> object:
         """Return a notebook object that plays a scheduler's run."""

@@ -26,6 +26,7 @@ ALLOWED: dict[str, set[str]] = {
     "specdec_teach.timeline": {"specdec_teach.views", "specdec_teach.records"},
     "specdec_teach.records": {"specdec_kernels.errors"},
     "specdec_teach.views": {
+        "specdec_teach.invariants",
         "specdec_kernels.errors",
         "specdec_teach.comparison",
         "specdec_teach.trace",

@@ -7,9 +7,9 @@ It does not know how a run was made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from specdec_widgets import blocks, page, still
 from specdec_widgets.rounds import round_of
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from specdec_teach.comparison import Comparison
     from specdec_teach.timeline import Timeline
     from specdec_teach.trace import Trace
+    from specdec_widgets.hunt import Examine
+    from specdec_widgets.live import Run
     from specdec_widgets.picture import Picture
 
 __all__ = ["RENDERER", "Views", "identity"]
@@ -88,6 +90,19 @@ class Views:
         from specdec_widgets.acceptance import AcceptanceLab
 
         return AcceptanceLab(p, q, labels=labels, draws=draws)
+
+    def live(self, run: Run, fields: Sequence[Mapping[str, Any]]) -> object:
+        """Return live mode for a notebook; a field is what `specdec_widgets.console.Field` takes, as a mapping."""
+        from specdec_widgets.console import Field
+        from specdec_widgets.live import LivePlayer
+
+        return LivePlayer(run, [Field(**field) for field in fields])
+
+    def hunt(self, run: Examine, names: Sequence[str], invariants: Mapping[str, str]) -> object:
+        """Return the bug hunt for a notebook; `run(name)` gives an engine's run and what it breaks."""
+        from specdec_widgets.hunt import BugHunt
+
+        return BugHunt(run, names, invariants)
 
     def show_timeline(self, timeline: Timeline) -> object:
         """Return a notebook widget that plays a scheduler's run: requests × steps, and the pool of blocks."""

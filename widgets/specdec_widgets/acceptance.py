@@ -33,7 +33,7 @@ class AcceptanceLab(anywidget.AnyWidget):
     """
 
     _esm = asset("lab.js")
-    _css = asset("player.css") + asset("lab.css")
+    _css = asset("player.css") + asset("frame.css") + asset("lab.css")
 
     lab = traitlets.Dict().tag(sync=True)
     drawn = traitlets.Dict().tag(sync=True)

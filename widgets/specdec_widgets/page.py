@@ -53,8 +53,8 @@ h1 { font-size: 1.15rem; font-weight: 600; margin: 0; overflow-wrap: anywhere; }
 noscript img { max-width: 100%; }
 """
 
-STYLES = {"lab": "lab.css", "timeline": "timeline.css"}
-"""The style sheet of a module beside the player's."""
+STYLES = {"lab": ("frame.css", "lab.css"), "timeline": ("timeline.css",)}
+"""The style sheets of a module beside the player's."""
 
 HEADINGS = {"lab": "two laws and what the rules make of them", "pair": "both runs, step by step"}
 """What the view of a page is, for a reader who walks from heading to heading."""
@@ -136,7 +136,7 @@ def lab_to_html(
 def _document(title: str, kind: str, run: dict[str, object], module: str, still: str, what: str) -> str:
     data = json.dumps(run, ensure_ascii=True, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     script = asset(f"{module}.js").replace("</script", "<\\/script")
-    style = asset("player.css") + asset(STYLES.get(module, "tree.css"))
+    style = "".join(asset(name) for name in ("player.css", *STYLES.get(module, ("tree.css",))))
     return f"""<!doctype html>
 <html lang="en">
 <head>

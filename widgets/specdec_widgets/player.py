@@ -71,10 +71,14 @@ class CyclePlayer(anywidget.AnyWidget):
             return
         forced = [i for i, c in enumerate(record.cycles) if any(d.forced for d in c.decisions)]
         stay = min(cycle, max(0, len(record.cycles) - 1))
+        self.play(record, cycle=forced[0] if forced and stay not in forced else stay)
+
+    def play(self, record: Trace, *, cycle: int = 0) -> None:
+        """Draw another trace in place, from one of its cycles on, counted from 0."""
         self._record = record
         with self.hold_sync():
             self.trace = record.to_dict()
-            self.step = first_step(record, forced[0] if forced and stay not in forced else stay)
+            self.step = first_step(record, cycle)
             self.status = ""
 
     def close(self) -> None:

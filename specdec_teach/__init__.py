@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from specdec_teach.drafters.ngram import NgramDrafter as NgramDrafter
     from specdec_teach.drafters.retrieval import RetrievalDrafter as RetrievalDrafter
     from specdec_teach.drafters.scripted import ScriptedDrafter as ScriptedDrafter
+    from specdec_teach.drafters.tree import TreeDrafter as TreeDrafter
     from specdec_teach.engine import Engine as Engine
     from specdec_teach.exact import exact_law as exact_law
     from specdec_teach.grammar import Grammar as Grammar
@@ -81,6 +82,7 @@ _HOME = {
     "Stats": "specdec_teach.result",
     "Timeline": "specdec_teach.timeline",
     "Trace": "specdec_teach.trace",
+    "TreeDrafter": "specdec_teach.drafters.tree",
     "check": "specdec_teach.checking",
     "drafters_for": "specdec_teach.lineup",
     "exact_law": "specdec_teach.exact",

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import final
 
+from specdec_teach.branches import behind, broken_flags, depth, kept_tokens
 from specdec_teach.trace import Cycle, FinishReason, Meta
 
 __all__ = ["Run"]
@@ -99,11 +100,17 @@ def counters(run: Run, cycle: Cycle) -> Claims:
 
 
 def flags(run: Run, cycle: Cycle) -> Claims:
-    """Drafts are kept from the left: accepted ones, then one rejected and the unused, or those behind the end."""
+    """Drafts are kept from the left: accepted ones, then one rejected and the unused, or those behind the end.
+
+    Of a tree one way down is kept, and drafts that fell are siblings before it or where it ends.
+    """
     tokens = tuple(decision.token for decision in cycle.decisions)
     places = tuple(decision.position for decision in cycle.decisions)
     if tokens != cycle.proposed or places != tuple(range(1, len(places) + 1)):
         yield f"decisions are about tokens {tokens} at positions {places}, the drafts were {cycle.proposed}"
+        return
+    if cycle.parents is not None or cycle.path is not None:
+        yield from broken_flags(cycle)
         return
     accepted = [decision.accepted for decision in cycle.decisions]
     prefix = [*accepted, False].index(False)
@@ -125,18 +132,18 @@ def emitted(run: Run, cycle: Cycle) -> Claims:
     if len(cycle.emitted) != kept + (last is not None):
         more = "one token after them" if last is not None else "none after them"
         yield f"{len(cycle.emitted)} tokens were emitted; {kept} drafts were accepted, and {more}"
-    if cycle.proposed[:kept] != cycle.emitted[:kept]:
-        yield f"the accepted drafts are {cycle.proposed[:kept]}, what was emitted begins {cycle.emitted[:kept]}"
+    if kept_tokens(cycle) != cycle.emitted[:kept]:
+        yield f"the accepted drafts are {kept_tokens(cycle)}, what was emitted begins {cycle.emitted[:kept]}"
     if last is not None and cycle.emitted[-1:] != (last,):
         yield f"the token after the drafts is {last}, the last one emitted is {cycle.emitted[-1:]}"
-    kind = "none" if last is None else "bonus" if kept == len(cycle.proposed) else "correction"
+    kind = "none" if last is None else "correction" if behind(cycle) else "bonus"
     source = cycle.last_from is None and cycle.rng is not None
     if cycle.last_kind != kind or (source if last is not None else cycle.last_from is not None):
         yield (
             f"{kept} of {len(cycle.proposed)} drafts were accepted, so the token after them is a {kind}; the record "
             f"says {cycle.last_kind}, drawn from {cycle.last_from}"
         )
-    cut = len(cycle.proposed) - kept if last is None else 0
+    cut = behind(cycle) if last is None else 0
     if cycle.stop_cut != cut:
         yield f"{cycle.stop_cut} drafts are counted as cut by the end of the text, there are {cut}"
     previous = run.previous
@@ -158,13 +165,13 @@ def emitted_at_end(run: Run, reason: FinishReason | None) -> Claims:
 
 def _short(cycle: Cycle) -> bool:
     """Whether a cycle lacks its bonus though no draft lay behind the end of the text."""
-    return cycle.last is None and cycle.accepted == len(cycle.proposed)
+    return cycle.last is None and behind(cycle) == 0
 
 
 def gamma(run: Run, cycle: Cycle) -> Claims:
-    """A cycle drafts no more than it was asked for, and is asked for no more than the run's γ."""
-    if len(cycle.proposed) > cycle.gamma:
-        yield f"{len(cycle.proposed)} tokens were drafted with γ = {cycle.gamma}"
+    """A cycle drafts no more (in a tree: below each other) than it was asked for, nor is asked for more than γ."""
+    if depth(cycle) > cycle.gamma:
+        yield f"{depth(cycle)} tokens were drafted with γ = {cycle.gamma}"
     if cycle.gamma < 0 or (run.meta is not None and cycle.gamma > run.meta.gamma):
         yield f"γ = {cycle.gamma} in this cycle; the run allows 0 to {run.meta.gamma if run.meta else 'any'}"
 
@@ -198,7 +205,10 @@ def computed(run: Run, cycle: Cycle) -> Claims:
 
 
 def draft_lag(run: Run, cycle: Cycle) -> Claims:
-    """A draft's cache is one token behind after a cycle that drafted, two only where every draft was accepted."""
+    """A draft's cache is one token behind after a cycle that drafted, two only where every draft was accepted.
+
+    After a tree, of which nothing stays there, it is as many behind as the cycle emitted.
+    """
     kv = cycle.draft_kv
     if kv is None:
         return
@@ -211,6 +221,8 @@ def draft_lag(run: Run, cycle: Cycle) -> Claims:
     # What a head made up for its drafts it lets go, accepted or not: it is as far behind as the cycle emitted.
     if run.meta is not None and "head" in (run.meta.drafter or ""):
         allowed = len(cycle.emitted)
+    if cycle.parents is not None:  # the same goes for a tree
+        allowed = max(allowed, len(cycle.emitted))
     if cycle.proposed and lag > allowed:
         yield (
             f"the draft's cache is {lag} tokens behind after {cycle.accepted} of {len(cycle.proposed)} drafts were "

@@ -16,7 +16,9 @@ import torch
 from torch import Tensor
 
 from specdec_kernels import rejection
+from specdec_kernels.errors import InvalidInput
 from specdec_teach.caches import Cache
+from specdec_teach.drafters.base import Branching
 from specdec_teach.engine import Engine
 from specdec_teach.noise import StreamId
 from specdec_teach.sampling import Sampling
@@ -78,12 +80,19 @@ def exact_law(
     """Return {first `n_tokens` new ids: probability} of what `engine` emits after `prompt_ids`.
 
     A text that ends sooner has a shorter key. The engine runs with max_new_tokens = n_tokens + γ, so that γ is never
-    shrunk, and later tokens are summed out. Meant for vocabularies of a few tokens: the ways grow like V^γ.
+    shrunk, and later tokens are summed out. Meant for vocabularies of a few tokens: the ways grow like V^γ, and like
+    V^nodes with draft trees. InvalidInput for trees under coupled verification, whose drafts share one noise: that
+    their text is the one with `speculate=False` is its proof.
 
     >>> from specdec_teach.testing import TabularLM
     >>> exact_law(Engine(TabularLM([0.0, 0.0])), [0], 1)
     {(0,): 0.5, (1,): 0.5}
     """
+    if engine.rule.by_position and isinstance(engine.drafter, Branching) and not sampling.greedy_now:
+        raise InvalidInput(
+            f"the drafts of a tree share their noise under the rule {engine.rule.name} and cannot be enumerated one by "
+            "one; compare the text with that of speculate=False, or use rejection"
+        )
     start = engine.stream(list(prompt_ids), sampling, max_new_tokens=n_tokens + engine.gamma, trace=False)
     open_streams: dict[object, tuple[Stream, float]] = {(): (start, 1.0)}
     law: dict[tuple[int, ...], float] = {}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 
+from specdec_teach.branches import after_a_fall, last_fallen
 from specdec_teach.claims import EXACT, Claims, Run
 from specdec_teach.trace import Cycle, Decision, Top
 
@@ -89,8 +90,9 @@ def residual(run: Run, cycle: Cycle) -> Claims:
     elif run.rule is not None and cycle.last_from == "residual" and cycle.last_kind != "none":
         yield f"the {cycle.last_kind} {cycle.last} was drawn from a residual; it comes from p"
     if run.rule in EXACT and cycle.last_kind == "correction" and not cycle.degenerate_residual:
-        fallen = next((d for d in cycle.decisions if d.status == "rejected"), None)
-        if fallen is not None and fallen.token == cycle.last:
+        judged = [cycle.decisions[node] for node in last_fallen(cycle)]
+        fallen = judged[-1] if judged else None
+        if any(decision.token == cycle.last for decision in judged):
             yield f"the correction is token {cycle.last}, the draft that was just rejected"
         bar = next((bar for bar in (fallen.bars if fallen else ()) if bar.token == cycle.last), None)
         if by_residual and bar is not None and bar.residual <= 0.0:
@@ -144,9 +146,10 @@ def surprise(run: Run, cycle: Cycle) -> float | None:
 def rows(run: Run, cycle: Cycle) -> Claims:
     """Rows of p and q are distributions, filtered as the settings say, and each draft's p and q are read off them."""
     own_q = run.meta is not None and run.meta.drafter != "scripted"
-    for decision in cycle.decisions:
+    for at, decision in enumerate(cycle.decisions):
+        whole = run.meta is not None and (cycle.parents is None or not after_a_fall(cycle, at))
         for name, value, top, judged in (
-            ("p", decision.p, decision.p_top, run.meta is not None),
+            ("p", decision.p, decision.p_top, whole),
             ("q", decision.q, decision.q_top, own_q),
         ):
             if value is None or decision.token is None:
@@ -160,7 +163,7 @@ def rows(run: Run, cycle: Cycle) -> Claims:
             if judged:
                 broken = _filtered(run, top)
                 yield from (f"the row {name} of draft {decision.position} {one}" for one in broken)
-    if cycle.last_top is not None and cycle.last_from == "p":
+    if cycle.last_top is not None and cycle.last_from == "p" and not (cycle.parents and cycle.degenerate_residual):
         yield from (f"the row p of the {cycle.last_kind} {broken}" for broken in _filtered(run, cycle.last_top))
 
 

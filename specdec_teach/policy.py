@@ -46,6 +46,13 @@ class Policy:
         """
         return logits_RV if self._history is None else self._history.apply(logits_RV, prefix, drafts, parents)
 
+    def scores_behind(self, logits_RV: Tensor, prefix: Items[int], ways: Items[Items[int]]) -> Tensor:
+        """Return logits `[R, V]` after penalties and bans; row r sees `prefix` and the tokens of `ways[r]`."""
+        if self._history is None:
+            return logits_RV
+        rows = zip(torch.split(logits_RV, 1), ways, strict=True)
+        return torch.cat([self._history.apply(row_1V, [*prefix, *way], ()) for row_1V, way in rows])
+
     def legal(self, prefix: Items[int], drafts: Items[int], parents: Parents | None = None) -> tuple[int, ...]:
         """Return which of `drafts` may stand where they do: a grammar cuts the others before the target runs."""
         return tuple(range(len(drafts))) if self._history is None else self._history.legal(prefix, drafts, parents)

@@ -7,6 +7,7 @@ It knows traces only.
 from __future__ import annotations
 
 from specdec_teach.trace import Cycle, Decision, Trace
+from specdec_teach.tree import depths
 
 __all__ = ["render"]
 
@@ -40,7 +41,8 @@ def _cycle(trace: Trace, cycle: Cycle) -> list[str]:
         kv = cycle.draft_kv
         pointers += f", draft {kv.before}→{kv.written}→{kv.after}"
     head = f"cycle {cycle.index}: committed {cycle.committed_before}→{cycle.committed_after}, computed {pointers}"
-    lines = [head, *(_decision(trace, decision) for decision in cycle.decisions)]
+    ways = [""] * len(cycle.decisions) if cycle.parents is None else ["  " * (at - 1) for at in depths(cycle.parents)]
+    lines = [head, *(_decision(trace, one, way) for one, way in zip(cycle.decisions, ways, strict=True))]
     if cycle.last is not None:
         chance = (
             next((p for token, p in cycle.last_top.tokens if token == cycle.last), None) if cycle.last_top else None
@@ -55,9 +57,10 @@ def _cycle(trace: Trace, cycle: Cycle) -> list[str]:
     return lines
 
 
-def _decision(trace: Trace, decision: Decision) -> str:
+def _decision(trace: Trace, decision: Decision, way: str) -> str:
+    """Return the line of one draft, `way` in front of it: in a tree, as far in as it is deep."""
     if decision.p is None and decision.q is None:
-        head = f"  {_MARKS[decision.status]} {decision.position} {_word(trace, decision.token):<14}"
+        head = f"  {_MARKS[decision.status]} {way}{decision.position} {_word(trace, decision.token):<14}"
         return f"{head} p, q and u unknown  {decision.status}"
     parts = [f"p {_chance(decision.p)}", f"q {_chance(decision.q)}"]
     if decision.u is not None and decision.accept_probability is not None:
@@ -66,7 +69,7 @@ def _decision(trace: Trace, decision: Decision) -> str:
     mark = _MARKS[decision.status]
     forced = " (swapped in)" if decision.forced else ""
     word = _word(trace, decision.token)
-    return f"  {mark} {decision.position} {word:<14} {'  '.join(parts)}  {decision.status}{forced}"
+    return f"  {mark} {way}{decision.position} {word:<14} {'  '.join(parts)}  {decision.status}{forced}"
 
 
 def _totals(trace: Trace) -> str:

@@ -186,6 +186,9 @@ class Expandable(Protocol):
     def check(self, vocab: int) -> None:
         """See `Drafter.check`."""
 
+    def check_tree(self) -> None:
+        """Refuse to be asked for trees where the drafter cannot answer for several nodes at once."""
+
     def reset(self, sequence: Sequence, capacity: int, spare: int = 0) -> int | None:
         """See `Drafter.reset`; `spare`: how many nodes more than `capacity` tokens have to find room."""
 

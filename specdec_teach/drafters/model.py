@@ -15,11 +15,13 @@ from torch import Tensor
 from specdec_kernels.errors import InvalidInput, unknown_name
 from specdec_teach.bridge import Bridge
 from specdec_teach.caches import Cache
-from specdec_teach.drafters.base import Proposal
+from specdec_teach.drafters.base import Proposal, Sprout
 from specdec_teach.drafters.chain import Chain
 from specdec_teach.drafters.mirror import Mirror
 from specdec_teach.hf import ModelRunner, PreTrainedModel
+from specdec_teach.policy import fit_width
 from specdec_teach.sequence import Sequence
+from specdec_teach.tree import Parents, kept
 
 __all__ = ["ModelDrafter"]
 
@@ -96,14 +98,27 @@ class ModelDrafter:
     def check(self, vocab: int) -> None:
         """Any width fits: logits are cut or padded to the target's; tokenizers are compared when a pair is loaded."""
 
-    def reset(self, sequence: Sequence, capacity: int) -> int:
-        """See `Drafter.reset`; a prompt longer than the draft's context is left uncomputed."""
+    def check_tree(self) -> None:
+        """See `Expandable.check_tree`."""
+        if self._bridge is not None:
+            raise InvalidInput(
+                "a draft with another tokenizer than the target's spells each way of a tree anew; draft chains with it"
+            )
+        if not self._runner.branches:
+            raise InvalidInput(
+                f"the draft {type(self.model).__name__} cannot be told the shape of a tree (its forward takes no "
+                "positions, keeps a state, or does not follow a mask); draft chains with it"
+            )
+
+    def reset(self, sequence: Sequence, capacity: int, spare: int = 0) -> int:
+        """See `Expandable.reset`; a prompt longer than the draft's context is left uncomputed."""
         ready, room = self.spell(sequence.tokens[:-1]), capacity
         if self._bridge is not None:
             room = len(ready) + _ROOM * (capacity - len(sequence.tokens) + 1)
-        cache = self._runner.new_cache(room if self.context is None else min(room, self.context))
+        room = room if self.context is None else min(room, self.context)
+        cache = self._runner.new_cache(room + spare)
         sequence.draft = cache if self._bridge is None else Mirror(cache, self._bridge, sequence.tokens[:-1])
-        if ready and len(ready) < cache.capacity:
+        if ready and len(ready) < room:
             self._runner.forward(cache, ready, keep=0)
         return self.pointer(sequence)
 
@@ -137,6 +152,28 @@ class ModelDrafter:
 
     def _wide(self, logits_1V: Tensor, chain: Chain) -> Tensor:
         return logits_1V if self._bridge is None else self._bridge.widen(logits_1V, chain.sequence.vocab)
+
+    def expand(
+        self, sequences: Items[Sequence], sprouts: Items[Sprout], hidden: Items[Tensor] | None = None
+    ) -> list[Tensor]:
+        """See `Expandable.expand`: the nodes of each level are computed in one forward, behind those before them."""
+        caches = [cast(Cache, self._state(sequence)) for sequence in sequences]
+        feeds: list[list[int]] = []
+        trees: list[Parents | None] = []
+        for sequence, cache, sprout in zip(sequences, caches, sprouts, strict=True):
+            nodes = [node for node in (*sprout.grown, *sprout.frontier) if node >= 0]
+            fed = [sprout.tokens[node] for node in sprout.frontier] if nodes else sequence.tokens[cache.pointer :]
+            feeds.append(self.spell(fed))
+            trees.append(kept(sprout.parents, nodes) if nodes else None)
+        rows = self._runner.forward_rows(caches, feeds, [len(sprout.frontier) for sprout in sprouts], trees=trees)
+        return [fit_width(logits_FV, s.vocab) for s, logits_FV in zip(sequences, rows, strict=True)]
+
+    def retract(self, sequence: Sequence) -> int:
+        """See `Expandable.retract`."""
+        cache = cast(Cache, self._state(sequence))
+        reach = cache.pointer
+        cache.rollback(min(reach, len(sequence.tokens)))
+        return reach
 
     def commit(self, sequence: Sequence) -> None:
         """See `Drafter.commit`."""

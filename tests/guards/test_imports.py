@@ -32,8 +32,10 @@ ALLOWED: dict[str, set[str]] = {
         "specdec_teach.trace",
         "specdec_teach.timeline",
     },
-    "specdec_teach.claims": {"specdec_teach.trace"},
-    "specdec_teach.odds": {"specdec_teach.claims", "specdec_teach.trace"},
+    "specdec_teach.tree": set(),
+    "specdec_teach.branches": {"specdec_teach.trace", "specdec_teach.tree"},
+    "specdec_teach.claims": {"specdec_teach.branches", "specdec_teach.trace"},
+    "specdec_teach.odds": {"specdec_teach.branches", "specdec_teach.claims", "specdec_teach.trace"},
     "specdec_teach.invariants": {
         "specdec_kernels.errors",
         "specdec_teach.claims",

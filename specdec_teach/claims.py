@@ -100,10 +100,7 @@ def counters(run: Run, cycle: Cycle) -> Claims:
 
 
 def flags(run: Run, cycle: Cycle) -> Claims:
-    """Drafts are kept from the left: accepted ones, then one rejected and the unused, or those behind the end.
-
-    Of a tree one way down is kept, and drafts that fell are siblings before it or where it ends.
-    """
+    """Drafts are kept from the left, in a tree from the top: accepted ones, then rejected and unused, or cut ones."""
     tokens = tuple(decision.token for decision in cycle.decisions)
     places = tuple(decision.position for decision in cycle.decisions)
     if tokens != cycle.proposed or places != tuple(range(1, len(places) + 1)):
@@ -205,10 +202,7 @@ def computed(run: Run, cycle: Cycle) -> Claims:
 
 
 def draft_lag(run: Run, cycle: Cycle) -> Claims:
-    """A draft's cache is one token behind after a cycle that drafted, two only where every draft was accepted.
-
-    After a tree, of which nothing stays there, it is as many behind as the cycle emitted.
-    """
+    """A draft's cache is one token behind after a chain, two where every draft stood, and after a tree all emitted."""
     kv = cycle.draft_kv
     if kv is None:
         return

@@ -19,15 +19,15 @@ __all__ = ["schema"]
 _PLAIN = {int: {"type": "integer"}, float: {"type": "number"}, str: {"type": "string"}, bool: {"type": "boolean"}}
 
 
-def schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of `Trace.to_dict()`."""
+def schema(record: type = Trace) -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of what a record's `to_dict` returns: a Trace's, or another one's."""
     records: dict[str, Any] = {}
-    root = _of(Trace, records)
-    meta = records["Meta"]["properties"]
-    meta["schema_version"] = {"const": SCHEMA_VERSION}
+    root = _of(record, records)
+    if record is Trace:
+        records["Meta"]["properties"]["schema_version"] = {"const": SCHEMA_VERSION}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "specdec-teach trace",
+        "title": f"specdec-teach {record.__name__.lower()}",
         **root,
         "$defs": dict(sorted(records.items())),
     }

@@ -3,6 +3,10 @@
  *
  * Invariant: only the columns in sight are in the document, so a long run costs what a short one does; what is drawn
  * depends on (trace, step, selected position) alone. It knows no controls and no store.
+ *
+ * @typedef {import("./wire.js").Trace} Trace
+ * @typedef {import("./steps.js").Index} Index
+ * @typedef {import("./steps.js").Frame} Frame
  */
 
 import { blocksSentence, GLYPH, percent } from "./words.js";
@@ -118,7 +122,7 @@ export function board(root, pick) {
   return { lanes, words, blockLine, load, draw, close: () => sized.disconnect() };
 }
 
-/** What has happened up to a step, as pairs of a name and a text. */
+/** What has happened up to a step, as pairs of a name and a text.  @param {Trace} trace  @param {Index} m  @param {Frame} frame */
 export function totals(trace, m, frame) {
   const c = frame.stage === "prefill" ? undefined : trace.cycles[frame.cycle];
   const s = m.totals[c ? frame.cycle + (since(frame, "commit") ? 1 : 0) : 0];

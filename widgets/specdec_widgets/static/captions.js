@@ -2,6 +2,10 @@
  * What stands over a run: the step's name, how the run was made, what a reader must know before believing it.
  *
  * Invariant: pure functions of the trace; a number that is not known is not written. It touches no document.
+ *
+ * @typedef {import("./wire.js").Trace} Trace
+ * @typedef {import("./steps.js").Index} Index
+ * @typedef {import("./steps.js").Frame} Frame
  */
 
 import { isGreedy, temperature } from "./steps.js";
@@ -18,20 +22,20 @@ export function refusal(run) {
 
 const STAGES = { catchup: "draft catches up", target: "target forward", end: "" };
 
-/** A step's name: the cycle, and the stage in it. @returns {[string, string]} */
+/** A step's name: the cycle, and the stage in it. @returns {[string, string]}  @param {Trace} trace  @param {Frame} frame */
 export function stepName(trace, frame) {
   const c = trace.cycles[frame.cycle], drawn = c?.last_kind === "correction" ? "correction" : c?.proposed.length ? "bonus" : "next token";
   const cycle = frame.stage === "prefill" ? "before cycle " + (trace.cycles[0]?.index ?? 0) : frame.stage === "end" ? "end" : "cycle " + c.index;
   return [cycle, frame.stage === "last" ? drawn : STAGES[frame.stage] ?? frame.stage];
 }
 
-/** How the run was made, in a few words. */
+/** How the run was made, in a few words.  @param {Trace} trace  @param {number} gamma */
 export function settings(trace, gamma) {
   const heat = isGreedy(trace) ? "greedy" : temperature(trace) === null ? "T unknown" : "T = " + Number(temperature(trace));
   return [`γ = ${gamma}`, heat, trace.meta.verify + " rule"];
 }
 
-/** What a reader must know before believing the run. @returns {string[]} */
+/** What a reader must know before believing the run. @returns {string[]}  @param {Trace} trace */
 export function flags(trace) {
   const said = { true: [], false: ["not lossless"] }[trace.meta.lossless] ?? ["lossless or not is unknown"], { forced } = trace.meta;
   return Number.isInteger(forced) ? [forced ? `forced: reject at ${forced}` : "forced: accept all", ...said] : said;

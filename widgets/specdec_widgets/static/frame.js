@@ -32,7 +32,7 @@ export function frame(host, cls, label, keys) {
       const field = /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName) && target.type !== "range";
       if (key === "Escape") {
         if (!help.hidden) toggle(false);
-        else document.activeElement?.blur?.();
+        else /** @type {HTMLElement|null} */ (document.activeElement)?.blur();
       } else if (field) return event.stopPropagation(); // the field's own key; a host would take it for a command
       else if (/BUTTON|SUMMARY/.test(target.tagName) && (key === " " || key === "Enter")) return;
       else if (!own(event)) {

@@ -7,6 +7,10 @@
  * @typedef {{key: string, cls: string, x: number, y: number, w?: number, h?: number, text?: string, glyph?: string,
  *   title?: string, pick?: number}} Item
  * @typedef {{key: string, cls: string, x1: number, y1: number, x2: number, y2: number}} Line
+ * @typedef {import("./wire.js").Blocks} Blocks
+ * @typedef {import("./wire.js").Cycle} Cycle
+ * @typedef {import("./wire.js").Trace} Trace
+ * @typedef {import("./steps.js").Index} Index
  */
 
 import { clip, GLYPH, sub } from "./words.js";
@@ -17,7 +21,8 @@ export const Y = {
 };
 export const height = (m) => (m.hasDraft ? Y.draft : Y.target) + Y.cell + 2.2;
 
-/** Which columns a step must show, and which one it is about. @returns {{left: number, right: number, at: number}} */
+/** Which columns a step must show, and which one it is about. @returns {{left: number, right: number, at: number}}
+ * @param {Trace} trace  @param {Index} m  @param {Frame} frame */
 export function extent(trace, m, frame) {
   const c = frame.stage === "prefill" ? undefined : trace.cycles[frame.cycle];
   const L = c ? c.committed_before : trace.prompt.length, K = c ? c.proposed.length : 0;
@@ -37,7 +42,8 @@ export function scrollFor(edge, { left, right, at }, width) {
   return Math.min(left, next);
 }
 
-/** The token whose K and V a slot holds at the start of cycle `ci`, as a label. */
+/** The token whose K and V a slot holds at the start of cycle `ci`, as a label.
+ * @param {Trace} trace  @param {Index} m  @param {number} ci  @param {"target"|"draft"} which  @param {number} at */
 export function slotLabel(trace, m, ci, which, at) {
   for (let i = Math.min(ci, trace.cycles.length) - 1; i >= 0; i--) {
     const c = trace.cycles[i], kv = cacheOf(c, which), j = at - c.committed_before;
@@ -48,7 +54,8 @@ export function slotLabel(trace, m, ci, which, at) {
 
 const cacheOf = (c, which) => (which === "target" ? c.target_kv : c.draft_kv);
 
-/** One tape: every slot in [a, b) as valid, provisional, stale or free, with the token whose K and V it holds. */
+/** One tape: every slot in [a, b) as valid, provisional, stale or free, with the token whose K and V it holds.
+ * @param {Trace} trace  @param {Index} m  @param {Frame} frame  @param {"target"|"draft"} which  @param {number} a  @param {number} b */
 export function tape(trace, m, frame, which, a, b) {
   const c = frame.stage === "prefill" ? undefined : trace.cycles[frame.cycle], kv = c ? cacheOf(c, which) : null;
   const L = c ? c.committed_before : trace.prompt.length, pointer = frame[which] ?? 0, done = kv && since(frame, "commit");
@@ -67,7 +74,8 @@ export function tape(trace, m, frame, which, a, b) {
 }
 
 /** What is known of a paged cache's blocks in a step; null where the cache has none. The record tells the end of the
- * cycle: the table had the blocks that the rewind gives back until then, and none that were taken before the forward. */
+ * cycle: the table had the blocks that the rewind gives back until then, and none that were taken before the forward.
+ * @param {Trace} trace  @param {Frame} frame */
 export function blocksAt(trace, frame) {
   const c = frame.stage === "prefill" ? undefined : trace.cycles[frame.cycle], b = c?.blocks;
   if (!b) return null;
@@ -81,7 +89,8 @@ export function blocksAt(trace, frame) {
   };
 }
 
-/** Everything drawn in the lanes for the columns [a, b). @returns {{items: Item[], lines: Line[]}} */
+/** Everything drawn in the lanes for the columns [a, b). @returns {{items: Item[], lines: Line[]}}
+ * @param {Trace} trace  @param {Index} m  @param {Frame} frame  @param {number} a  @param {number} b  @param {number|"last"} selected */
 export function scene(trace, m, frame, a, b, selected) {
   const items = [], lines = [], c = frame.stage === "prefill" ? undefined : trace.cycles[frame.cycle];
   const L = c ? c.committed_before : trace.prompt.length, K = c ? c.proposed.length : 0;
@@ -142,7 +151,7 @@ export function scene(trace, m, frame, a, b, selected) {
 
   // Both caches: slots under the tokens, the pointer at the first slot that is not computed, the way back as an arrow.
   function withTapes() {
-    for (const which of m.hasDraft ? ["target", "draft"] : ["target"]) {
+    for (const which of /** @type {("target"|"draft")[]} */ (m.hasDraft ? ["target", "draft"] : ["target"])) {
       const y = Y[which], pointer = frame[which] ?? 0, kv = c && frame.stage === "rewind" ? cacheOf(c, which) : null;
       for (const { at, state, label } of tape(trace, m, frame, which, a, b)) {
         const text = clip(label, Math.floor((w(at) - 0.7) / 0.53));

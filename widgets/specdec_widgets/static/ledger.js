@@ -2,12 +2,18 @@
  * What is known about one position in a step, as plain data: p, q, min and residual of its tokens, and the test.
  *
  * Invariant: pure functions of the trace; a number that the step does not know yet is null. It touches no document.
+ *
+ * @typedef {import("./wire.js").Decision} Decision
+ * @typedef {import("./wire.js").Trace} Trace
+ * @typedef {import("./steps.js").Index} Index
+ * @typedef {import("./steps.js").Frame} Frame
  */
 
 import { labels, num, pair, quote } from "./words.js";
 import { lastRow, isGreedy, since, standing, rowOf } from "./steps.js";
 
-/** The numbers of one position, as far as the step knows them; null where there is nothing to show yet. */
+/** The numbers of one position, as far as the step knows them; null where there is nothing to show yet.
+ * @param {Trace} trace  @param {Index} m  @param {Frame} frame  @param {number|"last"} selected */
 export function ledger(trace, m, frame, selected) {
   const c = trace.cycles[frame.cycle];
   if (!c || !selected || frame.stage === "prefill") return null;
@@ -46,7 +52,7 @@ export function ledger(trace, m, frame, selected) {
   return { kind: "decision", ...place, state, known, threshold, d, rows, rest };
 }
 
-/** The acceptance test in words: what was compared with what. */
+/** The acceptance test in words: what was compared with what.  @param {Trace} trace  @param {Index} m  @param {Frame} frame  @param {Decision} d */
 export function test(trace, m, frame, d) {
   const c = trace.cycles[frame.cycle], ok = d.accepted, y = quote(m.drafts[frame.cycle][d.position - 1]);
   const forced = d.forced ? " (forced)" : "";

@@ -2,6 +2,10 @@
  * Each step in one sentence or two, with its numbers: what the player writes and a screen reader hears.
  *
  * Invariant: pure functions of the trace; a sentence holds no number that the trace does not. It touches no document.
+ *
+ * @typedef {import("./wire.js").Trace} Trace
+ * @typedef {import("./steps.js").Index} Index
+ * @typedef {import("./steps.js").Frame} Frame
  */
 
 import { list, num, percent, plural, quote, sub } from "./words.js";
@@ -120,7 +124,7 @@ const SAY = {
   },
 };
 
-/** One sentence or two about a step, with its numbers. @param {Frame} frame */
+/** One sentence or two about a step, with its numbers. @param {Frame} frame  @param {Trace} trace  @param {Index} m */
 export function narrate(trace, m, frame) {
   const c = trace.cycles[frame.cycle];
   const at = (i) => quote(m.text[i]), d = (k) => `${sub(k)} = ${quote(m.drafts[frame.cycle][k - 1])}`;

@@ -120,7 +120,7 @@ export const mount = reading("trace", refusal, (host, store) => {
     const chosen = picked ?? focus(trace, frame), key = [frame.cycle, chosen, ORDER.indexOf(frame.stage), frame.k].join();
     if (key !== ledgerKey) {
       const data = ledger(trace, m, frame, chosen);
-      ledgerBox.replaceChildren(...(data ? drawLedger(data, data.d ? test(trace, m, frame, data.d) : "") : drawText()));
+      ledgerBox.replaceChildren(...(data ? drawLedger(data, "d" in data ? test(trace, m, frame, data.d) : "") : drawText()));
       ledgerKey = key;
     }
     drawSide(c);

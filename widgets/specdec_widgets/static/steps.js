@@ -4,7 +4,10 @@
  * Invariant: pure functions of the trace; `frames` names the stages that specdec_widgets/steps.py counts (a test compares
  * them), and both pointers as they stand in each. It knows nothing of the picture.
  *
+ * @typedef {ReturnType<typeof index>} Index  what `index` returns
  * @typedef {{cycle: number, stage: string, k: number, target: number, draft: number|null}} Frame
+ * @typedef {import("./wire.js").Cycle} Cycle
+ * @typedef {import("./wire.js").Trace} Trace
  */
 
 import { columns, labels } from "./words.js";
@@ -12,7 +15,7 @@ import { columns, labels } from "./words.js";
 export const temperature = (trace) => trace.meta.sampling?.temperature ?? null;
 export const isGreedy = (trace) => temperature(trace) === 0;
 
-/** Every step of the run, in order, with both pointers as they stand in it. @returns {Frame[]} */
+/** Every step of the run, in order, with both pointers as they stand in it. @returns {Frame[]}  @param {Trace} trace */
 export function frames(trace) {
   const out = [], cycles = trace.cycles, first = cycles[0];
   if (trace.prefill && !trace.dropped) {
@@ -44,7 +47,7 @@ export function frames(trace) {
 export const COLUMNS = 11;
 const PAD = 3.8, NARROWEST = 3.5, WIDEST = 9;
 
-/** Everything that depends on the trace alone: steps, committed ids, labels, column edges, high-water marks. */
+/** Everything that depends on the trace alone: steps, committed ids, labels, column edges, high-water marks.  @param {Trace} trace */
 export function index(trace) {
   const ids = [...trace.prompt], cycles = trace.cycles;
   const from = cycles.length ? cycles[0].committed_before : ids.length;
@@ -100,7 +103,7 @@ export function columnAt(edge, x) {
 export const ORDER = ["prefill", "start", "catchup", "draft", "target", "verdict", "last", "commit", "rewind", "end"];
 export const since = (frame, stage) => ORDER.indexOf(frame.stage) >= ORDER.indexOf(stage);
 
-/** Which position's numbers a step is about: 1…γ, "last" for the bonus row, 0 for the text. */
+/** Which position's numbers a step is about: 1…γ, "last" for the bonus row, 0 for the text.  @param {Trace} trace  @param {Frame} frame */
 export function focus(trace, frame) {
   const c = trace.cycles[frame.cycle];
   if (!c || frame.stage === "prefill") return 0;
@@ -116,7 +119,8 @@ export const rowOf = (c, j) => (c.parents ? c.parents[j - 1] + 1 : j - 1);
 /** The row that the last token was drawn in. */
 export const lastRow = (c) => (c.parents ? (c.path?.at(-1) ?? -1) + 1 : c.accepted);
 
-/** What is known about draft j in a step: "drafted", "judged" or a final status; null before it is drafted. */
+/** What is known about draft j in a step: "drafted", "judged" or a final status; null before it is drafted.
+ * @param {Cycle} c  @param {Frame} frame  @param {number} j */
 export function standing(c, frame, j) {
   if (frame.stage === "draft" ? j > frame.k : !since(frame, "draft")) return null;
   if (c.parents) return standingInTree(c, frame, j);
@@ -142,7 +146,7 @@ function standingInTree(c, frame, j) {
   return "proposed";
 }
 
-/** The label of every node, read after its own path. */
+/** The label of every node, read after its own path.  @param {Trace} trace  @param {Cycle} c */
 export function treeNames(trace, c) {
   return c.proposed.map((_, node) => {
     const path = [];

@@ -5,7 +5,7 @@
  * It knows that a run has steps, not what they are.
  *
  * @typedef {{at: () => number, last: () => number, show: (i: number) => void, hop?: (direction: number) => void,
- *   buttons: HTMLElement[], keys: [string, string][], letters: RegExp, press: (key: string) => boolean}} Deck
+ *   buttons: HTMLElement[], keys: string[][], letters: RegExp, press: (key: string) => boolean}} Deck
  *   `hop` moves by a cycle; `buttons` stand before the speed; `letters` act even in a list of choices; `press` says
  *   whether it took a key.
  */
@@ -79,11 +79,11 @@ export function transport(root, deck) {
   }
 
   root.addEventListener("keydown", (event) => {
-    const { key, shiftKey: shift, target } = event;
+    const { key, shiftKey: shift } = event, target = /** @type {HTMLElement} */ (event.target);
     if (event.ctrlKey || event.metaKey || event.altKey || key === "Tab") return;
     if (key === "Escape") {
       if (!help.hidden) toggleHelp(false);
-      else { stop(); document.activeElement?.blur?.(); }
+      else { stop(); /** @type {HTMLElement|null} */ (document.activeElement)?.blur(); }
     } else if (target.tagName === "SELECT" && !/^[pP?]$/.test(key) && !deck.letters.test(key)) {
       event.stopPropagation(); // the list's own key; a host would take it for a command of its own
       return;

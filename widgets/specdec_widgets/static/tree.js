@@ -53,7 +53,7 @@ export function treeScene(trace, m, frame) {
   const { parents } = c, path = c.path ?? [], spots = places(parents), drafts = treeNames(trace, c), done = since(frame, "last"), fed = since(frame, "target");
   const tip = path.at(-1) ?? -1, end = tip < 0 ? [0, 0] : spots[tip], rows = 1 + Math.max(0, ...spots.map(([, row]) => row));
   const last = c.last === null ? null : [end[0] + 1, parents.includes(tip) ? rows : end[1]];
-  const at = ([column, row]) => ({ x: column * STEP.x, y: row * STEP.y }), drawn = last !== null && done;
+  const at = (/** @type {number[]} */ [column, row]) => ({ x: column * STEP.x, y: row * STEP.y }), drawn = last !== null && done;
   const nodes = [{ key: "root", cls: "committed", label: m.text[c.committed_before - 1], glyph: "", note: fed ? "fed" : "pending", number: "", ...at([0, 0]) }], edges = [];
   parents.forEach((parent, node) => {
     const state = standing(c, frame, node + 1), d = c.decisions[node];

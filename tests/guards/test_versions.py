@@ -39,4 +39,7 @@ def test_the_conda_environment_installs_the_project(root: Path) -> None:
     text = (root / "environment.yml").read_text()
     assert "name: specdec-teach" in text
     assert "python=3.11" in text
-    assert re.search(r"- pip:\n.*\n      - \.$", text, re.MULTILINE)
+    assert re.search(r"- pip:\n      - --constraint constraints\.txt\n      - \.$", text, re.MULTILINE)
+    assert not any((root / folder).exists() for folder in ("binder", ".binder", "Dockerfile")), (
+        "they would win on Binder"
+    )

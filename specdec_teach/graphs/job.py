@@ -75,11 +75,9 @@ class Job:
         noise, it, length = sequence.noise, sequence.sampling, len(sequence.tokens)
         if not isinstance(rule, ByKernel) or rule.name not in _RULES or stream.meta.forced is not None:
             return None
-        if (
-            not isinstance(noise, (CounterNoise, CoupledNoise, GreedyNoise))
-            or not sequence.policy.plain
-            or sequence.hidden
-        ):
+        if not isinstance(noise, (CounterNoise, CoupledNoise, GreedyNoise)) or not sequence.policy.plain:
+            return None
+        if sequence.hidden is not None:  # hidden states are kept by the general way alone
             return None
         runner, cache = stream.engine.target_runner, sequence.cache
         target = runner.compact if isinstance(runner, ModelRunner) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import warnings
 from typing import Any
 
@@ -159,6 +160,17 @@ def test_a_device_draws_what_the_host_draws(width: int) -> None:
     assert 0 <= int(lost) < width
 
 
+def _baked_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Positions that start at a Python number, read where no guard looks."""
+    honest = Board.places
+
+    def places(board: Board, start_1: torch.Tensor, count: int) -> torch.Tensor:
+        start = ctypes.c_int64.from_address(start_1.data_ptr()).value
+        return honest(board, torch.full_like(start_1, start), count)
+
+    monkeypatch.setattr(Board, "places", places)
+
+
 def _baked(name: str) -> Any:
     """A number of the board that is read when the verdict or the draw is recorded, past every guard."""
 
@@ -199,6 +211,7 @@ def _reads_what_lies_behind(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 MISTAKES = {
+    "length": _baked_length,
     "seed": _baked("seed"),
     "number": _baked("number"),
     "committed": _baked("committed"),

@@ -131,17 +131,21 @@ def variants() -> Iterator[Variant]:
 
 
 def attention_variants() -> Iterator[Variant]:
-    """Attention, four query heads a kv head: a chain of 5 tokens and a tree of 16, blocks of 16; and the merge."""
+    """Attention, four query heads a kv head: a chain of 5 tokens and a tree of 16, blocks of 16; and the merge.
+
+    Also over a memory that is one block, as recorded cycles read it.
+    """
     kernel = triton_attention.attention_kernel
     aligned = tuple(it for it in kernel.arg_names if it.endswith(("_ptr", "_slot", "_head")))
-    for form, dtype, rows, tree in (
-        ("chain, bf16", "bf16", 20, False),
-        ("tree, bf16", "bf16", 64, True),
-        ("chain, fp32", "fp32", 20, False),
-        ("tree, fp32", "fp32", 64, True),
+    for form, dtype, rows, tree, block in (
+        ("chain, bf16", "bf16", 20, False, 16),
+        ("chain in one block, bf16", "bf16", 20, False, 4096),
+        ("tree, bf16", "bf16", 64, True, 16),
+        ("chain, fp32", "fp32", 20, False, 16),
+        ("tree, fp32", "fp32", 64, True, 16),
     ):
         tile_q, tile_t, tile_d = triton_attention.plan(rows, 128, 2 if dtype == "bf16" else 4)
-        sizes = {"D": 128, "TREE": tree, "BLOCK_SIZE": 16, "TILE_Q": tile_q, "TILE_T": tile_t, "TILE_D": tile_d}
+        sizes = {"D": 128, "TREE": tree, "BLOCK_SIZE": block, "TILE_Q": tile_q, "TILE_T": tile_t, "TILE_D": tile_d}
         yield Variant(f"attention, {form}", kernel, sizes, dtype, triton_attention.OPTIONS, aligned)
     merge = {"D": 128, "TILE_S": triton_attention.MOST_SPLITS, "TILE_D": 128}
     yield Variant("attention, merge", triton_attention.merge_kernel, merge, "bf16", triton_attention.OPTIONS)

@@ -12,8 +12,8 @@ import secrets
 from collections.abc import Sequence as Items
 from typing import Any, cast, final, overload
 
-from specdec_kernels.errors import InvalidInput
-from specdec_teach import rounds
+from specdec_kernels.errors import InvalidInput, unknown_name
+from specdec_teach import probe, rounds, terms
 from specdec_teach.asking import (
     Prompt,
     as_prompt,
@@ -25,6 +25,7 @@ from specdec_teach.asking import (
     prompt_ids,
 )
 from specdec_teach.caches import BlockPool
+from specdec_teach.costs import Costs
 from specdec_teach.drafters.base import Drafter, OnTarget, features_of, spare_nodes
 from specdec_teach.ending import Ending
 from specdec_teach.events import Observer
@@ -34,16 +35,17 @@ from specdec_teach.hf import ModelRunner
 from specdec_teach.history import History
 from specdec_teach.limits import Limits
 from specdec_teach.noise import ForcedNoise
+from specdec_teach.pacing import NAMES, Fixed, Heuristic, Planning
 from specdec_teach.parts import Parts
+from specdec_teach.planner import MOST, Planner
 from specdec_teach.refusals import can_branch, can_force
 from specdec_teach.result import Result
 from specdec_teach.rules import Rule, rule_of
-from specdec_teach.rules.kernel import ByKernel, judged_by
+from specdec_teach.rules.kernel import judged_by
 from specdec_teach.sampling import Sampling
 from specdec_teach.sequence import Sequence
 from specdec_teach.stream import Stream
 from specdec_teach.text import TextStream
-from specdec_teach.trace import SCHEMA_VERSION, Meta
 
 __all__ = ["Engine"]
 
@@ -53,7 +55,10 @@ class Engine:
     """Speculative decoding of a causal LM of transformers.
 
     `target`: the model whose distribution is served. `drafter`: who proposes; None decodes plainly. `tokenizer`: needed
-    for prompts and results as text. `gamma`: draft length asked for in a cycle. `verify`: "rejection", "block",
+    for prompts and results as text. `gamma`: draft length asked for in a cycle; "auto" plans it from what became of
+    earlier drafts, "heuristic" is the usual rule of thumb (`specdec_teach.pacing`). `planner`: who plans for "auto";
+    by default one with this machine's costs, measured when they are first needed, so two runs may cut their cycles
+    differently (the law is the same; so is the text when greedy or coupled). `verify`: "rejection", "block",
     "coupled"; or a lossy rule, "typical", "threshold", "synthetic", also with its parameters (`specdec_teach.rules`).
     `cache`: the layout of the target's cache, "contiguous", "paged" (in blocks of `block_size` tokens, `blocks` of them
     for a call, None: as many as it takes), "masked", "selective" or "recompute" (`specdec_teach.caches`); a recurrent
@@ -73,7 +78,8 @@ class Engine:
         *,
         drafter: Drafter | None = None,
         tokenizer: Any = None,
-        gamma: int = 4,
+        gamma: int | str = 4,
+        planner: Planning | None = None,
         verify: str | Rule = "rejection",
         cache: str = "contiguous",
         block_size: int = 16,
@@ -83,7 +89,6 @@ class Engine:
         debug: bool = False,
     ) -> None:
         rule = rule_of(verify)
-        self.gamma = count("gamma", gamma, 0, "0 for plain decoding, or how many tokens to draft in a cycle")
         self.block_size = count("block_size", block_size, 1, "how many tokens a block holds")
         self.blocks = None if blocks is None else count("blocks", blocks, 1, "how many blocks there are, or None")
         self.target_runner = ModelRunner(target, "target", decoder=decoder, backend=backend)
@@ -101,12 +106,17 @@ class Engine:
         self.parts = Parts()
         self.observers: list[Observer] = []
         self.graphs = Graphs.on(self.target_runner.model.device)
+        self.pace, self.planner, self._costs = "fixed", planner, cast("Costs | None", None)
+        self.gamma = 0
+        self.gamma, self.pace = self._asked(gamma)
 
     def variant(self, **changes: object) -> Engine:
         """Return an engine like this one with some attributes replaced, without observers; this one stays as it is."""
         twin = copy.copy(self)
         twin.observers = []
         twin.graphs = None if self.graphs is None else self.graphs.again()
+        if changes.keys() & {"target_runner", "drafter"}:
+            twin._costs = None
         for name, value in changes.items():
             assert hasattr(self, name), name
             setattr(twin, name, value)
@@ -119,7 +129,7 @@ class Engine:
         sampling: Sampling = ...,
         *,
         max_new_tokens: int = ...,
-        gamma: int | None = ...,
+        gamma: int | str | None = ...,
         speculate: bool = ...,
         trace: bool | int = ...,
         reject_at: int | None = ...,
@@ -132,7 +142,7 @@ class Engine:
         sampling: Sampling | Items[Sampling] = ...,
         *,
         max_new_tokens: int | Items[int] = ...,
-        gamma: int | Items[int | None] | None = ...,
+        gamma: int | str | Items[int | str | None] | None = ...,
         speculate: bool = ...,
         trace: bool | int = ...,
         reject_at: int | None = ...,
@@ -145,7 +155,7 @@ class Engine:
         sampling: Sampling | Items[Sampling] = Sampling(),  # noqa: B008 (frozen)
         *,
         max_new_tokens: int | Items[int] = 64,
-        gamma: int | Items[int | None] | None = None,
+        gamma: int | str | Items[int | str | None] | None = None,
         speculate: bool = True,
         trace: bool | int = True,
         reject_at: int | None = None,
@@ -192,7 +202,7 @@ class Engine:
         sampling: Sampling = Sampling(),  # noqa: B008 (frozen)
         *,
         max_new_tokens: int = 64,
-        gamma: int | None = None,
+        gamma: int | str | None = None,
         speculate: bool = True,
         trace: bool | int = True,
         reject_at: int | None = None,
@@ -233,10 +243,11 @@ class Engine:
                 f"sampling is a {type(sampling).__name__}; give sd.Sampling(...) or a list of them for a batch"
             )
         cap = count("max_new_tokens", max_new_tokens, 0, "how many tokens to add at most, 0 or more")
-        asked = self.gamma if gamma is None else count("gamma", gamma, 0, "0 or more, or None for the engine's own")
+        most, pace = (self.gamma, self.pace) if gamma is None else self._asked(gamma)
         drafter = self.drafter if speculate else None
+        planning = self._planning(most, pace if drafter is not None and reject_at is None else "fixed")
         if reject_at is not None:
-            can_force(drafter, reject_at, asked if drafter else 0, self.rule, sampling)
+            can_force(drafter, reject_at, most if drafter else 0, self.rule, sampling)
         target = self.target_runner
         target.refresh()
         ids = prompt_ids(prompt, self.tokenizer, target.vocab)
@@ -256,21 +267,24 @@ class Engine:
             raise InvalidInput(f"stop={sampling.stop!r} needs text and the engine has no tokenizer; pass tokenizer=…")
         ending = self.parts.ending(Ending(eos, sampling.stop, TextStream(self.tokenizer)))
         seed = sampling.seed if sampling.seed is not None else secrets.randbits(64)
-        meta = self._meta(sampling, asked if drafter is not None else 0, seed, cap, drafter, reject_at, kind, eos)
+        meta = terms.describe(
+            self, sampling, gamma=most if drafter is not None else 0, planner=planning.name, seed=seed,
+            max_new_tokens=cap, drafter=drafter, reject_at=reject_at, cache=kind, eos=eos,
+        )  # fmt: skip
         if lossless and not meta.lossless:
-            raise InvalidInput(self._why_lossy(reject_at))
+            raise InvalidInput(terms.why_lossy(self.rule, self.drafter, reject_at))
         noise = self.parts.noise(self.rule, sampling, seed)
         if reject_at is not None:
             noise = ForcedNoise(noise, reject_at)
         alone = pool is None
         if kind == "paged" and pool is None:
             pool = self.new_pool()
-        room = self.parts.cache(kind, max(limits.capacity, len(ids)) + spare_nodes(drafter, asked), pool)
+        room = self.parts.cache(kind, max(limits.capacity, len(ids)) + spare_nodes(drafter, most), pool)
         by_position = self.rule.by_position
         sequence = Sequence(
             ids, self.parts.policy(sampling, history), noise, room, target.vocab, row, by_position, target
         )
-        stream = Stream(self, sequence, limits, ending, meta, asked, keep, trace is not False)
+        stream = Stream(self, sequence, limits, ending, meta, planning, keep, trace is not False)
         if alone:
             self._fits([stream])
         return stream
@@ -278,6 +292,28 @@ class Engine:
     def new_pool(self) -> BlockPool | None:
         """Return the pool of one call, None unless the cache is paged."""
         return BlockPool(self.blocks, size=self.block_size) if self.cache == "paged" else None
+
+    def costs(self) -> Costs:
+        """Return what cycles of this engine cost here, measured when first asked for (a second or less)."""
+        if self._costs is None:
+            self._costs = probe.cycles(self)
+        return self._costs
+
+    def _asked(self, gamma: object) -> tuple[int, str]:
+        """Return the largest γ that was asked for, and whether it is "fixed" or who plans."""
+        if not isinstance(gamma, str):
+            wanted = "0 for plain decoding, how many tokens to draft in a cycle, 'auto' or 'heuristic'"
+            return count("gamma", gamma, 0, wanted), "fixed"
+        if gamma not in NAMES:
+            raise unknown_name("gamma", gamma, NAMES)
+        known = Heuristic() if gamma == "heuristic" else self.planner
+        return MOST if known is None else known.most, gamma
+
+    def _planning(self, most: int, pace: str) -> Planning:
+        if pace == "fixed":
+            return Fixed(most)
+        found = Heuristic() if pace == "heuristic" else self.planner or Planner(self.costs())
+        return found.capped(most)
 
     def _fits(self, streams: list[Stream]) -> None:
         """Refuse requests that could run out of blocks together."""
@@ -289,54 +325,3 @@ class Engine:
                 f"{len(streams)} prompt(s) can need {wanted} blocks of {self.block_size} tokens and blocks="
                 f"{self.blocks}; give more blocks, a smaller max_new_tokens, or use sd.Scheduler for a batch"
             )
-
-    def _why_lossy(self, reject_at: int | None) -> str:
-        if not self.rule.lossless:
-            why = f"the rule {self.rule.name} does not follow the target; use rejection, block or coupled"
-        elif reject_at is not None:
-            why = f"reject_at={reject_at} forces a pattern that is no sample; leave it out"
-        else:
-            name = self.drafter.name if self.drafter is not None else "none"
-            why = f"the drafter {name} does not draw from the q it reports; use another, or one-hot drafts"
-        return f"lossless=True was asked for, and {why}"
-
-    def _is_lossless(self, drafter: Drafter, sampling: Sampling, reject_at: int | None) -> bool:
-        """Whether the emitted text follows the target: greedy and coupled text does so whatever is drafted."""
-        whatever = sampling.greedy_now or self.rule.by_position
-        return self.rule.lossless and (whatever or (drafter.exact and reject_at is None))
-
-    def _meta(
-        self,
-        sampling: Sampling,
-        gamma: int,
-        seed: int,
-        cap: int,
-        drafter: Drafter | None,
-        reject_at: int | None,
-        cache: str,
-        eos: frozenset[int],
-    ) -> Meta:
-        target = self.target_runner
-        names, revisions = {"target": target.name}, {"target": target.revision}
-        if drafter is not None and drafter.model_name is not None:
-            names["draft"], revisions["draft"] = drafter.model_name, drafter.revision or "unknown"
-        return Meta(
-            schema_version=SCHEMA_VERSION,
-            models=names,
-            revisions=revisions,
-            drafter=drafter.name if drafter is not None else None,
-            dtype=target.dtype,
-            decoder=target.decoder,
-            vocab=target.vocab,
-            sampling=sampling.to_plain(),
-            gamma=gamma,
-            verify=self.rule.name,
-            cache=cache,
-            seed=seed,
-            speculate=drafter is not None,
-            max_new_tokens=cap,
-            lossless=drafter is None or self._is_lossless(drafter, sampling, reject_at),
-            forced=reject_at,
-            backend=self.rule.backend if isinstance(self.rule, ByKernel) else "torch",
-            eos=tuple(sorted(eos)),
-        )

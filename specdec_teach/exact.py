@@ -1,7 +1,7 @@
 """The exact law of what an engine emits: every random choice of the real engine, enumerated in float64.
 
 A source of noise that branches takes the place of random numbers. Each cycle is run once for every way its choices can
-fall; ways that leave the same committed tokens and the same readable caches behind are merged before the next cycle.
+fall; ways that leave the same committed tokens, readable caches and outlook on γ behind are merged before the next.
 Invariant: the probabilities of all ways sum to 1. It knows streams and noise, and nothing about rules or drafters.
 """
 
@@ -104,7 +104,7 @@ def exact_law(
             law[new[:n_tokens]] = law.get(new[:n_tokens], 0.0) + weight
             continue
         for chance, after in _one_cycle(stream):
-            state = _state(after.sequence)
+            state = (*_state(after.sequence), after.progress.outlook)
             known = open_streams.get(state)
             open_streams[state] = (after, weight * chance) if known is None else (known[0], known[1] + weight * chance)
     return dict(sorted(law.items()))

@@ -8,48 +8,27 @@ It does not know what is generated.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import median
 from time import perf_counter
-from typing import Any, final
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from specdec_kernels.errors import EngineFailure
+from specdec_teach.costs import Costs
 from specdec_teach.hf import ModelRunner
+from specdec_teach.pacing import Fixed
 from specdec_teach.pairs import Pair
+from specdec_teach.sampling import Sampling
 
-__all__ = ["Costs", "alternate", "fastest", "measure"]
+if TYPE_CHECKING:
+    from specdec_teach.engine import Engine
+
+__all__ = ["Costs", "alternate", "cycles", "fastest", "measure"]
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Costs:
-    """Median seconds of one forward: of the target by number of positions, and of the draft over one (None: no draft).
-
-    >>> costs = Costs({1: 0.010, 5: 0.012}, 0.001)
-    >>> round(costs.v(5), 3), costs.c, round(costs.cycle(4), 3)
-    (1.2, 0.1, 0.016)
-    """
-
-    target: Mapping[int, float]
-    draft: float | None
-
-    def v(self, positions: int) -> float:
-        """Return the cost of a target forward over `positions` in forwards over one, between measured sizes by line."""
-        sizes = sorted(self.target)
-        high = next((size for size in sizes if size >= positions), sizes[-1])
-        low = next((size for size in reversed(sizes) if size <= positions), sizes[0])
-        part = 0.0 if high == low else (positions - low) / (high - low)
-        return (self.target[low] + part * (self.target[high] - self.target[low])) / self.target[1]
-
-    @property
-    def c(self) -> float | None:
-        """The cost of a draft step in target forwards over one position."""
-        return None if self.draft is None else self.draft / self.target[1]
-
-    def cycle(self, gamma: int) -> float:
-        """Return the seconds of the forwards of a cycle with γ drafts."""
-        return self.v(gamma + 1) * self.target[1] + gamma * (self.draft or 0.0)
+_OTHERS = ("target", "verify", "other")
 
 
 def alternate(candidates: Mapping[str, Callable[[], object]], rounds: int, warm_up: int = 3) -> dict[str, list[float]]:
@@ -82,6 +61,39 @@ def measure(
     seconds = {name: median(times) for name, times in alternate(runs, rounds).items()}
     by_size = {int(name.split()[1]): value for name, value in seconds.items() if name != "draft"}
     return Costs(by_size, seconds.get("draft"))
+
+
+def cycles(engine: Engine, *, gammas: tuple[int, ...] = (8, 4, 2, 1, 0), rounds: int = 8) -> Costs:
+    """Return what cycles of `engine` cost, by running some: all of a cycle but its draft, by the target's positions.
+
+    So v and c count all that a cycle does beside its forwards. Each round runs one cycle at every γ. A drafter that
+    proposes nothing is taken to cost nothing; a tree counts by its depth.
+    """
+    runner = engine.target_runner
+    quiet = engine.variant(pace="fixed", gamma=max(gammas), debug=False, blocks=None)
+    room = 512 if runner.context is None else runner.context
+    length = min(64, room // 2)
+    ids = [at % min(16, runner.vocab) for at in range(length)]
+    spent: dict[int, list[float]] = {}
+    drafts: list[float] = []
+    stream = None
+    for number in range(2 + rounds):
+        for gamma in gammas:
+            if stream is None or not stream.waits or stream.limits.gamma(gamma, len(stream.sequence.tokens)) < gamma:
+                settings = Sampling(seed=number, eos_token_id=None)
+                stream = quiet.open(ids, settings, max_new_tokens=room - length, trace=False)
+            stream.progress = replace(stream.progress, outlook=Fixed(gamma))
+            before = stream.progress.stats
+            stream.step()
+            now = stream.progress.stats
+            drafted, took = min(now.drafted - before.drafted, gamma), now.seconds.draft - before.seconds.draft
+            if number >= 2:
+                total = sum(getattr(now.seconds, part) - getattr(before.seconds, part) for part in _OTHERS)
+                spent.setdefault(drafted + 1, []).append(total)
+                drafts += [took / drafted] if drafted > 1 else []
+    if 1 not in spent:
+        raise EngineFailure("no cycle without drafts could be run to measure its cost; give planner=Planner(Costs(…))")
+    return Costs({size: median(times) for size, times in sorted(spent.items())}, median(drafts) if drafts else 0.0)
 
 
 def fastest(pairs: Mapping[str, Pair], *, gamma: int = 4, rounds: int = 9) -> Pair:

@@ -181,7 +181,8 @@ def _pruned(proposal: Proposal, legal: Items[int]) -> Proposal:
         stay = [n for n, parent in enumerate(shape) if n in legal or (q_KV is not None and parent in (-1, *legal))]
         tokens, shape = tuple(proposal.tokens[node] for node in stay), kept(shape, stay)
         q_KV = None if q_KV is None else q_KV[stay]
-        proposal = replace(proposal, tokens=tokens, q_KV=q_KV, parents=shape)
+        confidence = tuple(proposal.confidence[node] for node in stay) if proposal.confidence else ()
+        proposal = replace(proposal, tokens=tokens, q_KV=q_KV, parents=shape, confidence=confidence)
     return replace(proposal, parents=None) if proposal.parents is not None and is_chain(shape) else proposal
 
 

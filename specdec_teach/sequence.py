@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol, final
 from specdec_teach.caches.base import Cache
 from specdec_teach.hidden import Hidden
 from specdec_teach.noise import Noise
+from specdec_teach.pacing import Patience
 from specdec_teach.policy import Policy
 from specdec_teach.sampling import Sampling
 
@@ -36,12 +37,13 @@ class Sequence:
     the target knows. `row`: its place in a batch. `policy`: how logits become probabilities, of target and draft alike.
     `draft`: whatever the drafter keeps for this sequence; only the drafter looks inside. `hidden`: the target's hidden
     states that the drafter has not read yet, None for a drafter that reads none. `by_position`: draw numbers are
-    absolute positions (`Rule.by_position`). `runner`: who computes the target's side.
+    absolute positions (`Rule.by_position`). `runner`: who computes the target's side. `patience`: when a drafter that
+    knows its own confidence ends the cycle's draft early, None to draft all that is asked for.
     """
 
     __slots__ = (
-        "by_position", "cache", "draft", "hidden", "noise", "number", "policy", "prompt_length", "row", "runner",
-        "tokens", "vocab",
+        "by_position", "cache", "draft", "hidden", "noise", "number", "patience", "policy", "prompt_length", "row",
+        "runner", "tokens", "vocab",
     )  # fmt: skip
 
     def __init__(
@@ -67,6 +69,7 @@ class Sequence:
         self.number = 0
         self.draft: DraftState | None = None
         self.hidden: Hidden | None = None
+        self.patience: Patience | None = None
 
     @property
     def sampling(self) -> Sampling:

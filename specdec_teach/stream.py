@@ -25,6 +25,7 @@ from specdec_teach.invariants import Watch
 from specdec_teach.keeping import Keeping
 from specdec_teach.limits import Limits
 from specdec_teach.noise import Noise
+from specdec_teach.pacing import Planning
 from specdec_teach.policy import logprobs, processed
 from specdec_teach.recorder import Pending, draw_numbers
 from specdec_teach.result import Result, Stats
@@ -55,7 +56,7 @@ class Stream(Iterator[Cycle]):
         limits: Limits,
         ending: Ending,
         meta: Meta,
-        gamma: int,
+        planning: Planning,
         keep: int | None,
         record: bool,
     ) -> None:
@@ -64,8 +65,8 @@ class Stream(Iterator[Cycle]):
         self.fits: int | None = None
         self.chunk: int | None = None
         self.at_step: int | None = None
-        self._gamma, self._kept, self._now = gamma, record, False
-        drafts = meta.speculate and limits.gamma(gamma, len(sequence.tokens)) > 0  # γ never grows along a text
+        self._planning, self._kept, self._now = planning, record, False
+        drafts = meta.speculate and limits.gamma(planning.most, len(sequence.tokens)) > 0  # γ never grows along a text
         self.drafter = engine.drafter if drafts else None
         if sequence.hidden is None and self.drafter is not None and (layers := features_of(self.drafter)):
             sequence.hidden = Hidden(layers)
@@ -80,7 +81,7 @@ class Stream(Iterator[Cycle]):
         if self._watch is not None:
             self._watch.expect(meta, sequence.prompt_length)
         self._cycles: deque[Pending] = deque(maxlen=keep)
-        self.progress = Progress(Stats(), ending, "", (), limits.finished(len(sequence.tokens)))
+        self.progress = Progress(Stats(), ending, "", (), limits.finished(len(sequence.tokens)), planning.start())
 
     @property
     def finish_reason(self) -> FinishReason | None:
@@ -159,7 +160,8 @@ class Stream(Iterator[Cycle]):
 
     def next_gamma(self) -> int:
         """Return how many drafts the next cycle asks for, in a tree how many below each other."""
-        gamma = self.limits.gamma(self._gamma, len(self.sequence.tokens)) if self.drafter is not None else 0
+        asked = self.progress.outlook.gamma if self.drafter is not None else 0
+        gamma = self.limits.gamma(asked, len(self.sequence.tokens))
         while self.fits is not None and most_nodes(self.drafter, gamma) > self.fits:
             gamma -= 1
         return gamma
@@ -173,7 +175,7 @@ class Stream(Iterator[Cycle]):
         sequence, rule = self.sequence, self.engine.rule
         index, before = self.progress.stats.cycles, len(sequence.tokens)
         sequence.number = first = before if rule.by_position else sequence.number
-        gamma = self.next_gamma()
+        gamma, sequence.patience = self.next_gamma(), self.progress.outlook.patience
         at_start = (sequence.cache.pointer, self.draft_pointer())
         self._tell(lambda: events.CycleStarted(index, before, gamma, sequence.row))
         return Plan(index, gamma, most_nodes(self.drafter, gamma), before, at_start, first, perf_counter())
@@ -268,6 +270,7 @@ class Stream(Iterator[Cycle]):
             self.progress.text + outcome.fed.piece,
             self.progress.logprobs + outcome.logprobs,
             outcome.reason,
+            outcome.foreseen(self.progress.outlook),
             record,
         )
 
@@ -337,8 +340,8 @@ class Stream(Iterator[Cycle]):
             rounds.catch_up([self])
             sequence = self.sequence.fork(noise)
         twin = Stream(
-            self.engine, sequence, self.limits, self.progress.ending, self.meta, self._gamma,
-            self._cycles.maxlen, False,
+            self.engine, sequence, self.limits, self.progress.ending, self.meta, self._planning, self._cycles.maxlen,
+            False,
         )  # fmt: skip
         twin._prefill, twin._draft_ready, twin._watch = self._prefill, True, None
         twin.progress = replace(self.progress, last=None)

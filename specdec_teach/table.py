@@ -6,7 +6,7 @@ It knows traces only.
 
 from __future__ import annotations
 
-from specdec_teach.trace import Cycle, Decision, Trace
+from specdec_teach.trace import Cycle, Decision, Meta, Trace
 from specdec_teach.tree import depths
 
 __all__ = ["render"]
@@ -23,7 +23,7 @@ def render(trace: Trace) -> str:
     exact = {True: "", False: "not lossless", None: "lossless or not is unknown"}[meta.lossless]
     claims = ["forced" if meta.forced is not None else "", exact]
     lines = [
-        f"target {meta.models['target']} · drafter {meta.drafter or 'none'} · γ={meta.gamma} · {mode} "
+        f"target {meta.models['target']} · drafter {meta.drafter or 'none'} · {_gamma(meta)} · {mode} "
         f"· rule {meta.verify} · seed {_known(meta.seed)}" + "".join(f" · {claim}" for claim in claims if claim),
         f"prompt {_words(trace, trace.prompt)}",
     ]
@@ -32,6 +32,10 @@ def render(trace: Trace) -> str:
     for cycle in trace.cycles:
         lines += ["", *_cycle(trace, cycle)]
     return "\n".join([*lines, "", _totals(trace)]) + "\n"
+
+
+def _gamma(meta: Meta) -> str:
+    return f"γ={meta.gamma}" if meta.planner is None else f"γ≤{meta.gamma} ({meta.planner})"
 
 
 def _cycle(trace: Trace, cycle: Cycle) -> list[str]:

@@ -204,6 +204,7 @@ class Meta:
 
     `models`, `revisions`: by role, "target" and, where the drafter has a model, "draft". `lossless`: the emitted text
     follows the target's processed distribution exactly. `forced`: the draft at which rejections were forced, if any.
+    `planner`: who chose the γ of each cycle, "auto" or "heuristic", with `gamma` as the largest; None: it was fixed.
     `backend`: who judged the drafts, "torch", the "triton" kernel or another engine. `eos`: the ids that end the text.
     None, "unknown" and a setting that `sampling` lacks stand for what is not known.
     """
@@ -226,6 +227,7 @@ class Meta:
     forced: int | None = None
     backend: str = "torch"
     eos: tuple[int, ...] = ()
+    planner: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from torch import Tensor
 from specdec_teach.drafters.base import Proposal
 from specdec_teach.ending import Ending, Fed
 from specdec_teach.keeping import Keeping
+from specdec_teach.pacing import Outlook
 from specdec_teach.recorder import Pending, measure
 from specdec_teach.result import Stats
 from specdec_teach.rules.base import Verdict
@@ -96,6 +97,10 @@ class Outcome:
         path, count = self.verdict.path, len(self.proposal.tokens)
         return count - self.kept if path is None else len(below(self.proposal.shape, path[self.kept - 1]))
 
+    def foreseen(self, outlook: Outlook) -> Outlook:
+        """Return the outlook on the next cycle when `outlook` was the one on this."""
+        return outlook.after(self.proposal.depth, self.kept, self.cut, self.proposal.confidence)
+
     def record(
         self,
         *,
@@ -148,4 +153,5 @@ class Progress:
     text: str
     logprobs: tuple[dict[int, float], ...]
     reason: FinishReason | None
+    outlook: Outlook
     last: Pending | None = None

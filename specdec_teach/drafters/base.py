@@ -42,6 +42,8 @@ class Proposal:
     was really drawn from when the siblings before it stood already: without them, renormalised, where no token may
     come twice. `reach`: how many tokens the drafter's cache held at most, where it has let the tree go again.
     `stash`: what the target's own layers made of a chain while it was drafted; the target goes on from there.
+    `confidence`: the draft's own probability of each token, where it was asked to be patient. It informs how much is
+    drafted, never what is accepted.
     """
 
     tokens: tuple[int, ...]
@@ -49,6 +51,7 @@ class Proposal:
     parents: Parents | None = None
     reach: int | None = None
     stash: Stash | None = None
+    confidence: tuple[float, ...] = ()
 
     @property
     def shape(self) -> Parents:

@@ -25,13 +25,17 @@ __all__ = ["Chain"]
 @final
 @dataclass(slots=True, eq=False)
 class Chain:
-    """At most `count` drafts of `sequence`; `certain`: take the likeliest token each time. `rows`: the q of each."""
+    """At most `count` drafts of `sequence`; `certain`: take the likeliest token each time. `rows`: the q of each.
+
+    `confidence`: the probability that the model gave each draft, kept where the sequence has patience to spend.
+    """
 
     sequence: Sequence
     count: int
     certain: bool = False
     tokens: list[int] = field(default_factory=list)
     rows: list[Tensor] = field(default_factory=list)
+    confidence: list[float] = field(default_factory=list)
 
     @property
     def text(self) -> list[int]:
@@ -42,7 +46,7 @@ class Chain:
         """Draw the next draft from the logits `[1, V]` behind `text`; return whether there is another to come.
 
         None is drawn where the request's bans leave the draft nothing to say. EngineFailure when the logits are not
-        numbers.
+        numbers. The sequence's patience sees no more than the drafts made so far.
         """
         sequence, row = self.sequence, len(self.tokens)
         logits_1V = sequence.policy.scores(fit_width(logits_1V, sequence.vocab), sequence.tokens + self.tokens, ())
@@ -60,11 +64,17 @@ class Chain:
                 raise self._not_numbers()
             self.rows.append(q_1V)
         self.tokens.append(token)
-        return len(self.tokens) < self.count
+        more, patience = len(self.tokens) < self.count, sequence.patience
+        if patience is None:
+            return more
+        law_1V = self.rows[-1] if self.rows else logits_1V.float().softmax(-1)
+        self.confidence.append(float(law_1V[0, token]))
+        return more and patience.goes_on(self.confidence)
 
     def proposal(self) -> Proposal:
         """Return the drafts made so far."""
-        return Proposal(tuple(self.tokens), torch.cat(self.rows) if self.rows else None)
+        q_KV = torch.cat(self.rows) if self.rows else None
+        return Proposal(tuple(self.tokens), q_KV, confidence=tuple(self.confidence))
 
     def _not_numbers(self) -> EngineFailure:
         return EngineFailure(

@@ -34,7 +34,7 @@ class ModelDrafter:
 
     `mode="sample"`: drafts are drawn from the processed distribution q, which is reported.
     `mode="argmax"`: drafts are the likeliest tokens, and the reported q is one-hot, whatever the temperature.
-    Where the request's bans leave the draft nothing to say, it proposes less.
+    Where the request's bans leave the draft nothing to say, or its sequence's patience ends, it proposes less.
     `tokenizer`, `target_tokenizer`: for a model with another tokenizer than the target's, both. It then drafts the
     tokens that the two share, q is its law over those alone, and every other token of the text is read as the draft's
     own tokenizer writes it; a text that takes more than four of its ids a token may leave it no room to draft.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import final
 
 from specdec_teach.engine import Engine
-from specdec_teach.faults import drafting, judging, memory, requests
+from specdec_teach.faults import drafting, judging, memory, planning, requests
 
 __all__ = ["CATALOGUE", "Entry"]
 
@@ -123,5 +123,17 @@ CATALOGUE: dict[str, Entry] = {
         "a position has its random number, whenever it is drawn",
         "Under block verification the law is wrong across cycles; within one cycle nothing can be seen.",
         drafting.keyed_by_position,
+    ),
+    "engine_q": Entry(
+        "Second thoughts",
+        "a draft that turned out unlikely will be refused anyway, so take it back before the target sees it",
+        "Nearly every draft is accepted, and the law is wrong: what the draft found unlikely comes too rarely.",
+        drafting.second_thoughts,
+    ),
+    "engine_r": Entry(
+        "The long memory",
+        "what was learnt about γ is worth keeping, so the engine keeps it",
+        "Each call is right and follows the right law; the same call made twice cuts its cycles differently.",
+        planning.long_memory,
     ),
 }

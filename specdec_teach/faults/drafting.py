@@ -25,7 +25,7 @@ from specdec_teach.rules import Block
 from specdec_teach.sequence import Sequence
 from specdec_teach.tree import Parents
 
-__all__ = ["cut_too_far", "favourites_with_soft_q", "hole", "keyed_by_position", "raw_q"]
+__all__ = ["cut_too_far", "favourites_with_soft_q", "hole", "keyed_by_position", "raw_q", "second_thoughts"]
 
 Proposing = Callable[[Drafter, Items[Sequence], Items[int]], list[Proposal]]
 Committing = Callable[[Drafter, Sequence], None]
@@ -99,6 +99,11 @@ def cut_too_far(engine: Engine) -> Engine:
 def keyed_by_position(engine: Engine) -> Engine:
     """Number the draws by position, so that numbers spent on rejected drafts come again; under block verification."""
     return _with(engine, committing=_renumber, rule=Block())
+
+
+def second_thoughts(engine: Engine) -> Engine:
+    """Take drafts back that turned out unlikely, and all behind them."""
+    return _with(engine, proposing=_taken_back)
 
 
 @final
@@ -176,3 +181,15 @@ def _cut(inner: Drafter, sequence: Sequence) -> None:
 def _renumber(inner: Drafter, sequence: Sequence) -> None:
     inner.commit(sequence)
     sequence.number = len(sequence.tokens)
+
+
+def _taken_back(inner: Drafter, sequences: Items[Sequence], counts: Items[int]) -> list[Proposal]:
+    return [_confident_part(proposal) for proposal in inner.propose(sequences, counts)]
+
+
+def _confident_part(proposal: Proposal) -> Proposal:
+    if proposal.q_KV is None:
+        return proposal
+    chances = [float(q_V[token]) for q_V, token in zip(proposal.q_KV, proposal.tokens, strict=True)]
+    kept = next((row for row, chance in enumerate(chances) if chance < 0.4), len(chances))
+    return Proposal(proposal.tokens[:kept], proposal.q_KV[:kept] if kept else None)

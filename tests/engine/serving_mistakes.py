@@ -168,7 +168,7 @@ def room_ignored(patch: Patch) -> None:
     patch.setattr(
         Stream,
         "next_gamma",
-        lambda self: self.limits.gamma(self._gamma, len(self.sequence.tokens)) if self.drafter is not None else 0,
+        lambda self: self.limits.gamma(self.progress.outlook.gamma if self.drafter else 0, len(self.sequence.tokens)),
     )
 
 

@@ -125,7 +125,7 @@ class Patience:
 @final
 @dataclass(frozen=True, slots=True)
 class Heuristic:
-    """Two more after a cycle in which every draft stood, one less after any other: `gamma="heuristic"`.
+    """Two more after a cycle in which all γ drafts stood, one less after a rejection: `gamma="heuristic"`.
 
     It needs no costs and never stops drafting. `begin`: the first γ. `most`: the largest. For comparison.
     Source: the schedule "heuristic" of assisted generation in transformers.
@@ -165,7 +165,7 @@ class Steps:
 
     def after(self, drafted: int, accepted: int, cut: bool, confidence: Items[float] = ()) -> Steps:
         """See `Outlook`."""
-        if drafted == 0 or cut:
+        if cut or accepted == drafted < self.gamma:
             return self
         gamma = min(self.gamma + 2, self.rule.most) if accepted == drafted else max(self.gamma - 1, 1)
         return replace(self, gamma=gamma)

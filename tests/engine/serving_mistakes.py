@@ -149,7 +149,7 @@ def published_before_the_rollback(patch: Patch) -> None:
     def settle(self: Stream) -> bool:
         outcome, sequence = self._outcome, self.sequence
         if outcome is not None and len(sequence.tokens) == outcome.plan.before:
-            sequence.number = outcome.next_number
+            sequence.number = outcome.plan.next_number
             sequence.tokens.extend(outcome.emitted)
             sequence.cache.publish(sequence.tokens)
         return honest(self)

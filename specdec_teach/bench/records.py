@@ -23,6 +23,7 @@ __all__ = [
     "Comparison",
     "Count",
     "Curve",
+    "Fare",
     "Machine",
     "Meta",
     "Point",
@@ -154,6 +155,26 @@ class Count:
 
 @final
 @dataclass(frozen=True, slots=True)
+class Fare:
+    """How a drafter fared in a race at one γ, over all its turns.
+
+    `alpha`: drafts accepted of those that were judged, None where none was made. `tokens_per_forward`: of the target.
+    `draft_share`: of the seconds of its cycles. `microseconds`: of drafting in a cycle. `ratio`: times as
+    fast as plain.
+    """
+
+    race: str
+    drafter: str
+    gamma: int
+    alpha: float | None
+    tokens_per_forward: float
+    draft_share: float
+    microseconds: float
+    ratio: float
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class Point:
     """One place of a curve: median and quartiles at `x`."""
 
@@ -187,6 +208,7 @@ class Report:
     counts: tuple[Count, ...] = ()
     checks: tuple[Check, ...] = ()
     notes: tuple[str, ...] = ()
+    fares: tuple[Fare, ...] = ()
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the report as JSON and return the path; InvalidInput where that cannot be done."""

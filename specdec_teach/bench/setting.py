@@ -11,7 +11,7 @@ from typing import final
 
 from specdec_teach.bench.machine import describe
 from specdec_teach.bench.race import Pace
-from specdec_teach.bench.records import SCHEMA_VERSION, Check, Count, Curve, Meta, Race, Report
+from specdec_teach.bench.records import SCHEMA_VERSION, Check, Count, Curve, Fare, Meta, Race, Report
 from specdec_teach.drafters.base import Drafter
 from specdec_teach.drafters.model import ModelDrafter
 from specdec_teach.engine import Engine
@@ -72,6 +72,7 @@ def report(
     counts: list[Count] | None = None,
     checks: list[Check] | None = None,
     notes: list[str] | None = None,
+    fares: list[Fare] | None = None,
 ) -> Report:
     """Return what was found, with the machine and the settings it was found with."""
     engine = None if pair is None else new_engine(options, pair)
@@ -89,4 +90,4 @@ def report(
         quick=options.quick,
     )
     parts = (tuple(races), tuple(curves or ()), tuple(counts or ()), tuple(checks or ()), tuple(notes or ()))
-    return Report(meta, describe(), *parts)
+    return Report(meta, describe(), *parts, tuple(fares or ()))

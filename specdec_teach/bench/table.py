@@ -7,7 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from specdec_teach.bench.figures import per_unit, quartiles
-from specdec_teach.bench.records import Comparison, Curve, Race, Report
+from specdec_teach.bench.records import Comparison, Curve, Fare, Race, Report
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -40,6 +40,8 @@ def tables(report: Report) -> Iterator[RenderableType]:
         yield _curve(curve)
     if report.counts:
         yield _counts(report)
+    for kind in dict.fromkeys(fare.race for fare in report.fares):
+        yield _fares(kind, [fare for fare in report.fares if fare.race == kind])
     if any(not one.steady for race in report.races for one in race.comparisons):
         yield Text("? The ratio of the medians lies outside the quartiles of single rounds: the machine was busy with")
         yield Text("  something else in some of them. Run again when it is quiet, or with more --rounds.")
@@ -83,6 +85,16 @@ def _counts(report: Report) -> Table:
     table = _table("counted, not timed", "what", *names)
     for count in report.counts:
         table.add_row(count.name, *(str(count.values.get(name, "")) for name in names))
+    return table
+
+
+def _fares(kind: str, fares: list[Fare]) -> Table:
+    names = ("drafter", "γ", "α", "tokens a target forward", "share of drafting", "µs of it a cycle", "× plain")
+    table = _table(f"{kind}: who drafts", *names)
+    for one in sorted(fares, key=lambda one: -one.ratio):
+        alpha = "–" if one.alpha is None else f"{one.alpha:.3f}"
+        cost = f"{one.draft_share:.1%}", f"{one.microseconds:,.0f}"
+        table.add_row(one.drafter, str(one.gamma), alpha, f"{one.tokens_per_forward:.2f}", *cost, f"{one.ratio:.2f}")
     return table
 
 

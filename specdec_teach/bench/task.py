@@ -15,7 +15,7 @@ from typing import Any, final
 from specdec_teach.bench.race import Done, Work
 from specdec_teach.bench.records import Candidate, Check
 
-__all__ = ["COPY", "STORIES", "Decode", "Task", "agreement", "ids_of", "quiet", "work"]
+__all__ = ["COPY", "KINDS", "STORIES", "Decode", "Task", "agreement", "ids_of", "quiet", "work"]
 
 Decode = Callable[[list[int], int], tuple[int, ...]]
 """Return the new ids for a prompt and a seed."""
@@ -28,6 +28,21 @@ _PASSAGE = (
     "They played until the sun went down. "
 )
 COPY = _PASSAGE + _PASSAGE + "Ben had a red ball."
+
+_RIDDLE = '"What grows bigger the more you take away?"'
+KINDS = {
+    "story": STORIES[:2],
+    "copying": (
+        COPY,
+        f"Near the mill sat a duck with a white locket. This was its riddle: {_RIDDLE} Tara said it over and over. "
+        f"{_RIDDLE} She asked her friend: {_RIDDLE} She asked the miller:",
+    ),
+    "list": (
+        "Mira had a red lantern. Ben had a blue kite. Tara had a green hat. Sam had a gray drum. Alex had a",
+        "They packed three apples, two pies, four cakes, five eggs, three pears, two plums, four nuts,",
+    ),
+}
+"""Prompts by what the text behind them is like: new, a repetition, or items of one form."""
 
 
 @final

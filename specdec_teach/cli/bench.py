@@ -20,6 +20,7 @@ __all__ = ["SUITES", "add", "run"]
 
 SUITES = {
     "speed": "plain and speculative decoding, ours and others' (the default)",
+    "drafters": "everybody who can draft for the pair, on three kinds of text",
     "rollback": "what a rejection costs, by context length and by how much is rejected",
     "recorder": "what a trace and an observer cost",
     "verify": "what it costs to judge drafts over a vocabulary of 152k",

@@ -12,6 +12,7 @@ from specdec_teach.bench.records import (
     Check,
     Count,
     Curve,
+    Fare,
     Machine,
     Meta,
     Point,
@@ -57,5 +58,9 @@ def report(*races: Race, **changes: Any) -> Report:
         "counts": (Count("cache", {"operations": 0}),),
         "checks": (Check("stories", True, "the same"),),
         "notes": ("nothing was left out",),
+        "fares": (
+            Fare("greedy", "ngram", 4, None, 1.0, 0.01, 3.5, 0.9),
+            Fare("greedy", "model", 4, 0.5, 2.5, 0.2, 900.0, 1.8),
+        ),
     }
     return Report(**{**parts, **changes})

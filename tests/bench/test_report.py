@@ -121,6 +121,17 @@ def test_tables_say_what_the_report_says() -> None:
     assert "?" not in said
 
 
+def test_the_table_of_drafters_has_the_quickest_first_and_the_slow_ones_too() -> None:
+    console = Console(width=140, record=True, file=io.StringIO())
+    for part in tables(report()):
+        console.print(part)
+    lines = [line.split() for line in console.export_text().splitlines() if line.split()[:1] in (["model"], ["ngram"])]
+    assert lines == [
+        ["model", "4", "0.500", "2.50", "20.0%", "900", "1.80"],
+        ["ngram", "4", "–", "1.00", "1.0%", "4", "0.90"],
+    ]
+
+
 def test_doubts_are_shown() -> None:
     text = io.StringIO()
     unsteady = replace(race(), comparisons=(replace(race().comparisons[0], low=3.0, high=4.0),))

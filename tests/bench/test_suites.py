@@ -87,6 +87,51 @@ def test_speed_without_a_draft_model() -> None:
 
 
 @pytest.mark.parametrize("target", [None, "no draft"])
+def test_drafters(target: str | None) -> None:
+    """Everybody has a turn on each kind of prompt, at one γ, and what is told is within its bounds."""
+    report = suite("drafters", target=target)
+    everybody = set(sd.drafters_for(TINY if target is None else sd.Pair(TARGET, None, tokenizer)))
+    assert all(check.holds for check in report.checks)
+    assert [race.name for race in report.races] == ["story", "copying", "list"]
+    for race in report.races:
+        fares = {fare.drafter: fare for fare in report.fares if fare.race == race.name}
+        assert fares.keys() == everybody
+        assert {one.name for one in race.candidates} == {"plain", *(f"{n} γ={f.gamma}" for n, f in fares.items())}
+        assert len({count for one in race.rounds for count in one.units.values()}) == 1
+        ratios = {one.candidate: one.ratio for one in race.comparisons}
+        for name, fare in fares.items():
+            assert fare.gamma in (2, 4)
+            assert ratios[f"{name} γ={fare.gamma}"] == fare.ratio > 0
+            assert 1.0 <= fare.tokens_per_forward <= fare.gamma + 1
+            assert fare.alpha is None or 0.0 <= fare.alpha <= 1.0
+            assert 0.0 <= fare.draft_share < 1.0
+        if target is None:
+            assert fares["model"].tokens_per_forward > 1.2
+            assert fares["model"].draft_share > fares["ngram"].draft_share
+    assert any("retrieval: from what the target said" in note for note in report.notes)
+
+
+def test_a_fare_is_arithmetic_on_its_requests() -> None:
+    """α leaves drafts behind an end out; drafting is a share of all seconds."""
+    from specdec_teach.bench.figures import compare
+    from specdec_teach.bench.records import Race, Round
+    from specdec_teach.bench.suites import drafters
+    from specdec_teach.trace import Seconds
+
+    entry = drafters._Entry(sd.Engine(TARGET), 2, [], Task(4, 0.0))
+    entry.stats = [
+        sd.Stats(cycles=2, drafted=4, accepted=1, emitted=3, stop_cut=2, seconds=Seconds(1.0, 2.0, 0.5, 0.5)),
+        sd.Stats(cycles=2, drafted=4, accepted=2, emitted=5, seconds=Seconds(1.0, 2.0, 0.5, 0.5)),
+    ]
+    rounds = (Round({"plain": 6.0, "x γ=2": 3.0}, {"plain": 3, "x γ=2": 3}),)
+    found = entry.fare("x", Race("story", "token", (), rounds, (compare(rounds, "x γ=2", "plain"),)))
+    assert (found.alpha, found.tokens_per_forward) == (0.5, 2.0)
+    assert (found.draft_share, found.microseconds, found.ratio) == (0.25, 5e5, 2.0)
+    entry.stats = [sd.Stats(cycles=2, emitted=2, seconds=Seconds(0.0, 1.0, 0.0, 0.0))]
+    assert entry.fare("x", Race("s", "token", (), rounds, (compare(rounds, "x γ=2", "plain"),))).alpha is None
+
+
+@pytest.mark.parametrize("target", [None, "no draft"])
 def test_recorder_and_shares(target: str | None) -> None:
     """All three ways run the same cycles; parts of a cycle add up to it."""
     for one in suite("recorder", target=target).races[0].rounds:

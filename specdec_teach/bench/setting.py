@@ -18,7 +18,10 @@ from specdec_teach.engine import Engine
 from specdec_teach.pairs import Pair, load_pair
 from specdec_teach.sampling import Sampling
 
-__all__ = ["Options", "Say", "load", "new_engine", "report", "sampling"]
+__all__ = ["SMALL", "Options", "Say", "load", "new_engine", "report", "sampling"]
+
+SMALL = 1_000_000_000
+"""Below so many parameters a target can be had twice, in two dtypes."""
 
 Say = Callable[[str], None]
 """Tell somebody what is being done."""

@@ -8,18 +8,21 @@ target, prompts, sampling and number of tokens. It does not know how anybody dra
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import final
+
+import torch
 
 from specdec_teach.bench import ours, race
 from specdec_teach.bench.figures import per_unit
 from specdec_teach.bench.race import Done, Pace, Work
 from specdec_teach.bench.records import Candidate, Check, Fare, Race, Report
-from specdec_teach.bench.setting import Options, Say, load, new_engine, report, sampling
+from specdec_teach.bench.setting import SMALL, Options, Say, load, new_engine, report, sampling
 from specdec_teach.bench.task import KINDS, Task, agreement, ids_of
 from specdec_teach.drafters.retrieval import RetrievalDrafter
 from specdec_teach.engine import Engine
 from specdec_teach.lineup import drafters_for
+from specdec_teach.pairs import Pair
 from specdec_teach.result import Stats
 
 __all__ = ["run"]
@@ -36,11 +39,13 @@ def run(options: Options, say: Say) -> Report:
     task = Task(12 if options.quick else 96, _HEAT)
     gammas = _GAMMAS[:2] if options.quick else _GAMMAS
     kinds = {kind: [ids_of(pair.tokenizer, text) for text in texts] for kind, texts in KINDS.items()}
-    engines = {name: new_engine(options, pair, drafter=one) for name, one in drafters_for(pair).items()}
+    engines = _engines(options, pair)
     notes = [f"γ: the quickest of {', '.join(map(str, gammas))} in rounds of their own, for each kind of prompt"]
     notes += _stocked(engines, kinds, task)
     say("do all greedy texts agree?")
-    checks = [_agree(kind, engines, prompts, task) for kind, prompts in kinds.items()]
+    wide = _wide(options, pair)
+    checks = [_agree(kind, prompts, wide, task) for kind, prompts in kinds.items()]
+    del wide
     races: list[Race] = []
     fares: list[Fare] = []
     for kind, prompts in kinds.items():
@@ -119,7 +124,18 @@ def _best(
     return {name: min(gammas, key=lambda gamma: seconds(name, gamma)) for name in engines}
 
 
-def _agree(kind: str, engines: dict[str, Engine], prompts: _Prompts, task: Task) -> Check:
+def _wide(options: Options, pair: Pair) -> dict[str, Engine]:
+    """Return engines in float32, where wide and narrow forwards say the same, if the target can be had twice."""
+    if pair.target.dtype != torch.float32 and pair.target.num_parameters() < SMALL:
+        pair = load(replace(options, dtype="float32"))
+    return _engines(options, pair)
+
+
+def _engines(options: Options, pair: Pair) -> dict[str, Engine]:
+    return {name: new_engine(options, pair, drafter=one) for name, one in drafters_for(pair).items()}
+
+
+def _agree(kind: str, prompts: _Prompts, engines: dict[str, Engine], task: Task) -> Check:
     """Return whether every drafter leaves the greedy text alone."""
     cold = Task(task.tokens, 0.0)
     entries = {Candidate(name, "ours"): ours.decode(one, cold, 4) for name, one in engines.items()}

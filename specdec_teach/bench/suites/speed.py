@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from specdec_teach.bench import flashspec, ours, peers, race
 from specdec_teach.bench.records import Candidate, Check, Count, Race, Report
-from specdec_teach.bench.setting import Options, Say, load, new_engine, report
+from specdec_teach.bench.setting import SMALL, Options, Say, load, new_engine, report
 from specdec_teach.bench.task import COPY, STORIES, Decode, Task, agreement, ids_of, work
 from specdec_teach.drafters.ngram import NgramDrafter
 from specdec_teach.engine import Engine
@@ -22,7 +22,6 @@ __all__ = ["run"]
 
 _LONGEST = 3
 _TEMPERATURE = 0.8
-_SMALL = 1_000_000_000
 _Entries = dict[Candidate, Decode]
 
 
@@ -52,7 +51,7 @@ def run(options: Options, say: Say) -> Report:
     notes = [skipped] if skipped and drafter is None else []
     say("do all greedy texts agree?")
     checks = [agree(pair, engine)]
-    if engine.target_runner.dtype != "float32" and pair.target.num_parameters() < _SMALL:
+    if engine.target_runner.dtype != "float32" and pair.target.num_parameters() < SMALL:
         wide = load(replace(options, dtype="float32"))
         checks.insert(0, agree(wide, new_engine(options, wide, drafter=drafter)))
         del wide

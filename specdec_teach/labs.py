@@ -1,4 +1,4 @@
-"""Views that call a real engine: the acceptance lab, live mode, the bug hunt.
+"""Views that call a real engine: the acceptance lab, live mode, the bug hunt, the cost explorer.
 
 Invariant: a view gets functions and plain numbers; it never sees an engine, and draws no number itself.
 It does not know how anything is drawn.
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as Items
+from statistics import median
 from typing import Any
 
-from specdec_kernels.errors import unknown_name
+from specdec_kernels.errors import InvalidInput, unknown_name
 from specdec_teach import faults, invariants, views
 from specdec_teach.drafters.base import Drafter
 from specdec_teach.drafters.model import ModelDrafter
@@ -19,10 +20,11 @@ from specdec_teach.exercises.laws import model_of
 from specdec_teach.invariants import Violation
 from specdec_teach.lineup import drafters_for
 from specdec_teach.pairs import Pair
+from specdec_teach.probe import Costs, alternate, measure
 from specdec_teach.sampling import Sampling
 from specdec_teach.trace import Trace
 
-__all__ = ["acceptance", "first_tokens", "hunt", "live"]
+__all__ = ["acceptance", "costs", "explorer", "first_tokens", "hunt", "live", "runs"]
 
 RULES = ("rejection", "block", "coupled", "typical", "threshold", "synthetic")
 CACHES = ("contiguous", "paged", "masked")
@@ -116,3 +118,52 @@ def hunt(engine: Engine, prompt: str | Items[int], *, max_new_tokens: int = 32, 
         return trace, invariants.check(trace)
 
     return views.renderer().hunt(examine, faults.names(), invariants.descriptions())
+
+
+def costs(
+    engine: Engine,
+    prompt: str | Items[int] = "Once upon a time",
+    *,
+    gammas: Items[int] = (1, 2, 4, 6, 8),
+    max_new_tokens: int = 40,
+    rounds: int = 5,
+    seed: int = 7,
+    dark: bool = False,
+) -> object:
+    """Return the cost explorer for a notebook: measures forwards and runs of `engine` now, then predicts from them.
+
+    Each γ is timed in turn with plain decoding of the same prompt at temperature 0.8; a point is the ratio of the
+    medians. `engine` needs a drafter over a model.
+    """
+    drafter = engine.drafter
+    if not isinstance(drafter, ModelDrafter):
+        raise InvalidInput("the cost explorer measures a draft model; give an engine with sd.ModelDrafter(...)")
+    known = measure(engine.target_runner, drafter.runner, positions=(1, 2, 3, 5, 7, 9, 13))
+    points = runs(engine, prompt, gammas, Sampling(temperature=0.8, seed=seed), max_new_tokens, rounds)
+    return explorer(known, points, dark=dark)
+
+
+def explorer(known: Costs, points: Items[tuple[int, float, float]] = (), *, dark: bool = False) -> object:
+    """Return the cost explorer of costs that were measured before; `points` as (γ, α, speed-up)."""
+    return views.renderer().cost_explorer(known.target, known.draft or 0.0, points, dark=dark)
+
+
+def runs(
+    engine: Engine, prompt: str | Items[int], gammas: Items[int], sampling: Sampling, tokens: int, rounds: int
+) -> list[tuple[int, float, float]]:
+    """Return (γ, share of judged drafts that stood, speed-up over plain decoding) for each γ that judged any draft."""
+
+    def write(gamma: int) -> Callable[[], object]:
+        return lambda: engine.generate(
+            prompt, sampling, max_new_tokens=tokens, gamma=gamma or None, speculate=gamma > 0, trace=False
+        )
+
+    seconds = alternate({str(gamma): write(gamma) for gamma in (0, *gammas)}, rounds, warm_up=1)
+    plain, found = median(seconds["0"]), []
+    for gamma in gammas:
+        trace = engine.generate(prompt, sampling, max_new_tokens=tokens, gamma=gamma).trace
+        assert trace is not None
+        stood = [d.accepted for c in trace.cycles for d in c.decisions if d.status in ("accepted", "rejected")]
+        if stood:
+            found.append((gamma, sum(stood) / len(stood), plain / median(seconds[str(gamma)])))
+    return found

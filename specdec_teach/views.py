@@ -86,6 +86,16 @@ class Renderer(Protocol):
     ) -> object:
         """Return a notebook object to choose an engine by name; `run(name)` gives its run and what it breaks."""
 
+    def cost_explorer(
+        self,
+        target: Mapping[int, float],
+        draft: float,
+        points: Items[tuple[int, float, float]] = (),
+        *,
+        dark: bool = False,
+    ) -> object:
+        """Return a notebook object that predicts speed-ups from measured seconds; runs as (γ, α, speed-up)."""
+
     def show_timeline(self, timeline: Timeline) -> object:
         """Return a notebook object that plays a scheduler's run."""
 

@@ -1,4 +1,4 @@
-"""Live mode, the bug hunt and the acceptance lab in a real JupyterLab: buttons that act while an engine runs."""
+"""Live mode and the labs in a real JupyterLab: buttons act while an engine runs, and every text reads."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ CELLS = {
     "hunt": f"{SETUP}\nengine = sd.Engine(pair.target, drafter=sd.ModelDrafter(pair.draft), tokenizer=pair.tokenizer)\n"
     "view = sd.labs.hunt(engine, 'Once upon a time')\nview",
     "acceptance": "import specdec_teach as sd\nview = sd.labs.acceptance()\nview",
+    "costs": "import specdec_teach as sd\nfrom specdec_teach.probe import Costs\n"
+    "known = Costs({1: .0105, 2: .011, 3: .0113, 5: .012, 9: .014, 13: .017}, .0016)\n"
+    "view = sd.labs.explorer(known, [(1, .71, 1.35), (4, .70, 1.82), (8, .69, 1.5)])\nview",
 }
 
 
@@ -147,5 +150,27 @@ def test_the_acceptance_lab_draws_and_stops(lab: Server, page: Any, recorded: An
     page.wait_for_function("() => document.querySelector('.specdec-lab .count').textContent.startsWith('No draw')")
     view.press("d")
     page.wait_for_function("() => document.querySelector('.specdec-lab .count').textContent.startsWith('100 draws')")
+    both_themes(page, root, tmp_path)
+    assert recorded.errors == []
+
+
+def test_the_cost_explorer_redraws_as_costs_change(lab: Server, page: Any, recorded: Any, tmp_path: Path) -> None:
+    data = open_notebook(lab, page, "costs")
+    assert data["text/plain"].startswith("CostExplorer: ")
+    assert "<img alt=" in data["text/html"]
+    root = ".jp-OutputArea .specdec-console"
+    page.wait_for_selector(".jp-OutputArea .js-plotly-plot .heatmaplayer image")
+    form = page.locator(root).first
+    before = form.locator(".status").inner_text()
+    assert before.startswith("E = ")
+    form.locator(".c input").fill("0.1")
+    form.locator(".rows select").select_option("free: v = 1")
+    form.locator(".alpha input").fill("0.7")
+    form.locator(".gamma input").fill("4")
+    form.locator(".gamma input").press("Enter")
+    page.wait_for_function(
+        "() => document.querySelector('.specdec-console .status').textContent.includes('1.98 × plain; best: γ = 4')"
+    )
+    assert page.locator(".jp-OutputArea .js-plotly-plot").count() == 1
     both_themes(page, root, tmp_path)
     assert recorded.errors == []

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specdec_widgets import blocks, page, still
+from specdec_widgets.costs import Ledger, Measured
 from specdec_widgets.rounds import round_of
 from specdec_widgets.stacks import identity, identity_of
 from specdec_widgets.trees import tree_of
@@ -103,6 +104,19 @@ class Views:
         from specdec_widgets.hunt import BugHunt
 
         return BugHunt(run, names, invariants)
+
+    def cost_explorer(
+        self,
+        target: Mapping[int, float],
+        draft: float,
+        points: Sequence[tuple[int, float, float]] = (),
+        *,
+        dark: bool = False,
+    ) -> object:
+        """Return the cost explorer for a notebook, from measured seconds and runs given as (γ, α, speed-up)."""
+        from specdec_widgets.explorer import CostExplorer
+
+        return CostExplorer(Ledger(target, draft), [Measured(*point) for point in points], dark=dark)
 
     def show_timeline(self, timeline: Timeline) -> object:
         """Return a notebook widget that plays a scheduler's run: requests × steps, and the pool of blocks."""

@@ -58,12 +58,16 @@ def told(error: BaseException) -> str:
 
 
 class Console(anywidget.AnyWidget):
-    """The form: fields, Run and Stop, a line of status, and a table of what was found."""
+    """The form: fields, Run and Stop, a line of status, and a table of what was found.
+
+    `auto`: a changed field runs at once, and there is nothing to stop.
+    """
 
     _esm = asset("console.js")
     _css = asset("player.css") + asset("frame.css") + asset("console.css")
 
     title = traitlets.Unicode("").tag(sync=True)
+    auto = traitlets.Bool(False).tag(sync=True)
     fields: traitlets.List[dict[str, Any]] = traitlets.List().tag(sync=True)
     values = traitlets.Dict().tag(sync=True)
     running = traitlets.Bool(False).tag(sync=True)
@@ -71,10 +75,10 @@ class Console(anywidget.AnyWidget):
     findings = traitlets.Dict().tag(sync=True)
     request = traitlets.Dict().tag(sync=True)
 
-    def __init__(self, title: str, fields: Sequence[Field]) -> None:
+    def __init__(self, title: str, fields: Sequence[Field], *, auto: bool = False) -> None:
         self._fields = tuple(fields)
         plain = [asdict(field) for field in fields]
-        super().__init__(title=title, fields=plain, values={f.key: f.value for f in fields})
+        super().__init__(title=title, auto=auto, fields=plain, values={f.key: f.value for f in fields})
 
     def settings(self) -> dict[str, Any]:
         """Return the values of the form, as their fields accept them; InvalidInput names one that does not fit."""

@@ -45,7 +45,7 @@ class BugHunt(ConsolePlayer):
         if not names:
             raise InvalidInput("there is no engine to choose from; give at least one name")
         self._run, self._invariants = run, dict(invariants)
-        console = Console("Bug hunt", [Field("engine", "engine", "choice", names[0], tuple(names))])
+        console = Console("Bug hunt", [Field("engine", "engine", "choice", names[0], tuple(names))], auto=True)
         trace, found = run(names[0])
         super().__init__(console, trace, self._on_request)
         self._report(names[0], found)

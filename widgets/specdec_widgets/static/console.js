@@ -24,7 +24,7 @@ export function mount(host, store) {
     if (what === "run") {
       if (store.get("running")) return;
       store.set("values", read());
-      put(status, "asked…");
+      if (!store.get("auto")) put(status, "asked…");
     }
     store.set("request", { do: what, n: ++asked, ...more });
   }
@@ -46,7 +46,7 @@ export function mount(host, store) {
       input.addEventListener("keydown", (event) => {
         if (event.key === "Enter" && !event.shiftKey && input.tagName !== "SELECT") { event.preventDefault(); ask("run"); }
       });
-      if (store.get("fields").length === 1) input.addEventListener("change", () => ask("run"));
+      if (store.get("auto")) input.addEventListener("change", () => ask("run"));
       inputs.set(field.key, input);
       return el("label", "entry " + field.kind + " " + field.key, el("span", "", field.label), input);
     }));
@@ -65,7 +65,7 @@ export function mount(host, store) {
     root.dataset.running = String(running);
     run.disabled = running;
     stop.disabled = !running;
-    stop.hidden = store.get("fields").length === 1;
+    stop.hidden = Boolean(store.get("auto"));
     const said = store.get("status") ?? "";
     put(status, said);
     status.classList.toggle("error", /^\w*(Error|Failure|Input): /.test(said));

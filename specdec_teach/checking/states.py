@@ -19,9 +19,10 @@ import torch
 from specdec_kernels.errors import InvalidInput, SpecDecError
 from specdec_teach import invariants, rounds
 from specdec_teach.caches import KINDS, BlockPool, Cache
-from specdec_teach.checking.oracle import Fresh, tolerance_of
+from specdec_teach.checking.oracle import Fresh, FreshDraft, tolerance_of
 from specdec_teach.checking.report import STOPPED, Row
 from specdec_teach.checking.steered import Script, steered
+from specdec_teach.drafters.base import features_of
 from specdec_teach.engine import Engine
 from specdec_teach.hf import ModelRunner
 from specdec_teach.sampling import Sampling
@@ -47,6 +48,7 @@ class _Bench:
     target: Fresh
     draft_runner: ModelRunner | None
     draft: Fresh | None
+    reader: FreshDraft | None
 
     @classmethod
     def of(cls, engine: Engine) -> _Bench:
@@ -64,7 +66,8 @@ class _Bench:
         vocab = runner.vocab if draft_runner is None else min(runner.vocab, draft_runner.vocab)
         script = Script.of(length, vocab, getattr(engine.drafter, "shared", None))
         draft = None if draft_runner is None else Fresh(draft_runner, _spelt(engine, script.ids))
-        return cls(engine, size, script, Fresh(runner, script.ids), draft_runner, draft)
+        reader = FreshDraft(engine, script.ids) if features_of(engine.drafter) else None
+        return cls(engine, size, script, Fresh(runner, script.ids), draft_runner, draft, reader)
 
     def start(self, place: int, state: str) -> int:
         """Return the prompt length that puts the first verify step where it should be."""
@@ -173,7 +176,10 @@ def _run(bench: _Bench, kind: str, state: str, pattern: int, places: tuple[int, 
         look.claim("invariants", not broken, f"{broken[0].name}: {broken[0].message}" if broken else "")
         if donors:
             adopted = 0 if trace.prefill is None else trace.prefill.adopted
-            look.claim("ownership", adopted > 0, "nothing of a published beginning was adopted")
+            if bench.reader is None:
+                look.claim("ownership", adopted > 0, "nothing of a published beginning was adopted")
+            else:
+                look.claim("ownership", adopted == 0, f"{adopted} tokens without hidden states were adopted")
     for donor in donors:
         rounds.run([donor])
         _look(bench, donor, pattern if pattern > 0 else 0, kind, looks[0])
@@ -203,6 +209,10 @@ def _look(bench: _Bench, stream: Stream, pattern: int, kind: str, look: _Looks) 
         look.claim("forced pattern", same, "the text is not the one that the processor leaves possible")
     target = bench.target if pattern != FREE else Fresh(engine.target_runner, tokens)
     look.measure("target cache", *_limited(target, sequence.cache, engine.target_runner))
+    if bench.reader is not None:
+        reader = bench.reader if pattern != FREE else FreshDraft(engine, tokens)
+        delta, where = reader.distance(sequence)
+        look.measure("draft cache", delta, tolerance_of(engine.target_runner), where)
     if sequence.draft is not None and bench.draft is not None and bench.draft_runner is not None:
         draft = bench.draft if pattern != FREE else Fresh(bench.draft_runner, _spelt(engine, tokens))
         cache = cast(Cache, getattr(sequence.draft, "cache", sequence.draft))

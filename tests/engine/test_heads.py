@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import specdec_teach as sd
+from specdec_teach import checking
 from specdec_teach.caches import KINDS
 from specdec_teach.drafters.head import HeadDrafter, HeadState
 from specdec_teach.drafters.medusa import MedusaDrafter
@@ -173,3 +174,20 @@ def test_a_mistake_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(owner, attribute, wrong)
     with pytest.raises((AssertionError, sd.EngineFailure)):
         run(kind, GREEDY)
+
+
+@pytest.mark.parametrize("kind", FEATURES)
+def test_the_check_passes(kind: str) -> None:
+    """States of both caches with every layout, laws and ends: the sections that look at a drafter's own state."""
+    report = sd.check(sd.Engine(TARGET, drafter=near(kind), gamma=2), ("greedy", "second call", "runs", "states"))
+    assert report.ok, report.failures[:3]
+
+
+@pytest.mark.parametrize("kind", ["head", "medusa"])
+def test_the_check_sees_states_that_stay_behind(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if kind == "medusa":
+        monkeypatch.setattr(Hidden, "cut", lambda self, to: None)
+    else:
+        monkeypatch.setattr(HeadState, "settle", _keeps)
+    rows = list(checking.states.states(sd.Engine(TARGET, drafter=near(kind), gamma=2), ("contiguous",)))
+    assert not all(row.ok for row in rows)

@@ -97,8 +97,13 @@ class Planner:
         `late`: how many cycles the draft has to catch up with.
         """
         extra = (late // self.chunk) * (self.costs.c or 0.0)
-        rates = [expected_tokens(alpha, g) / (t + (extra if g else 0.0)) for g, t in enumerate(self._times)]
-        return rates.index(max(rates))
+        best, most, tokens, reach = 0, 0.0, 0.0, 1.0
+        for gamma, time in enumerate(self._times):
+            tokens += reach  # E(γ)
+            reach *= alpha
+            if (rate := tokens / (time + (extra if gamma else 0.0))) > most:
+                best, most = gamma, rate
+        return best
 
     def least(self, alpha: float, gamma: int) -> tuple[float, ...]:
         """Return the survival at which draft 2, 3, … γ just pays: its cost, at the rate of tokens of the whole plan."""
@@ -133,8 +138,7 @@ class Estimate:
     def gamma(self) -> int:
         """See `Outlook`."""
         best = self.planner.best(self.alpha, self.idle)
-        probes = self.idle >= self.wait and self.planner.best(1.0) > 0
-        return best or int(probes)
+        return best or int(self.idle >= self.wait and self.planner.best(1.0) > 0)
 
     @property
     def patience(self) -> Patience | None:

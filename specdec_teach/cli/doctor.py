@@ -36,6 +36,7 @@ TESTED = {
 
 _REINSTALL = "`pip install .` in a checkout of specdec-teach brings it back"
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+_SIZES = (1, 2, 5, 9)
 _MARKS = {"fine": "✓", "note": "·", "warn": "!", "fail": "✗"}
 
 
@@ -54,7 +55,8 @@ def add(commands: Any) -> None:
     parser = commands.add_parser(
         "doctor",
         help="say what is installed and what to do about what is not",
-        description="Check Python, the libraries, the renderer, the embedded models, the GPU and the browser. "
+        description="Check Python, the libraries, the renderer, the embedded models and what their forwards cost "
+        "here, the GPU and the browser. "
         "The status is 0 unless something is missing that the lessons need.",
         allow_abbrev=False,
     )
@@ -80,6 +82,7 @@ def examine() -> Iterator[Finding]:
         yield _package(name)
     yield _renderer()
     yield _pair()
+    yield _speed()
     yield _gpu()
     yield _browser()
 
@@ -124,6 +127,29 @@ def _pair() -> Finding:
         return f"target and draft with {sizes} parameters"
 
     return _loads("model pair", load)
+
+
+def _speed() -> Finding:
+    return _loads("speed", _costs)
+
+
+def _costs() -> str:
+    """Time a few forwards of the embedded pair in both precisions: v(T), c, and what dtype="auto" takes."""
+    import specdec_teach as sd
+    from specdec_teach.hf import ModelRunner
+    from specdec_teach.probe import fastest, measure
+
+    pairs = {kind: sd.load_pair(dtype=kind) for kind in ("float32", "bfloat16")}
+    found = []
+    for kind, pair in pairs.items():
+        target, draft = ModelRunner(pair.target, "target"), ModelRunner(pair.draft, "draft")
+        costs = measure(target, draft, positions=_SIZES, rounds=7)
+        table = ", ".join(f"v({size}) = {costs.v(size):.2f}" for size in _SIZES)
+        found.append(f"{kind} {table}, c = {costs.c:.2f}")
+    best = fastest(pairs)
+    assert best.draft is not None
+    names = [str(model.dtype).removeprefix("torch.") for model in (best.target, best.draft)]
+    return f'{"; ".join(found)}; dtype="auto" takes {names[0]} for the target and {names[1]} for the draft'
 
 
 def _loads(name: str, load: Callable[[], str]) -> Finding:

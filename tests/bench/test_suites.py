@@ -54,7 +54,14 @@ def names(report: Report) -> dict[str, set[str]]:
 def test_speed() -> None:
     """All peers are there, the texts agree, and everybody made every token."""
     report = suite("speed")
-    model = {"plain", "speculative γ=4", "transformers plain", "transformers assisted γ=4"}
+    model = {
+        "plain",
+        "speculative γ=4",
+        "speculative auto",
+        "speculative +2/−1",
+        "transformers plain",
+        "transformers assisted γ=4",
+    }
     found = names(report)
     assert model <= found["greedy"] == found["T=0.8"]
     assert [check.holds for check in report.checks] == [True]
@@ -66,6 +73,9 @@ def test_speed() -> None:
         ("speculative γ=4", "plain"),
         ("plain", "transformers plain"),
         ("speculative γ=4", "transformers assisted γ=4"),
+        ("speculative auto", "plain"),
+        ("speculative auto", "speculative γ=4"),
+        ("speculative +2/−1", "speculative γ=4"),
     } <= pairs
     assert report.meta.dtype == "float32"
     for count in report.counts:
@@ -81,7 +91,14 @@ def test_a_narrow_race_is_checked_wide_as_well() -> None:
 
 def test_speed_without_a_draft_model() -> None:
     report = suite("speed", target="no draft")
-    lookup = {"plain", "n-gram γ=4", "transformers plain", "transformers prompt lookup γ=4"}
+    lookup = {
+        "plain",
+        "n-gram γ=4",
+        "n-gram auto",
+        "n-gram +2/−1",
+        "transformers plain",
+        "transformers prompt lookup γ=4",
+    }
     assert names(report) == {"copying, greedy": lookup, "copying, T=0.8": lookup}
     assert report.checks[0].holds
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 
 import pytest
@@ -15,8 +16,10 @@ def test_this_environment_can_run_the_lessons(capsys: pytest.CaptureFixture[str]
     status = main(["doctor"])
     out = capsys.readouterr().out
     assert status == 0, out
-    for name in (*doctor.TESTED, "python", "renderer", "model pair", "gpu", "chromium"):
+    for name in (*doctor.TESTED, "python", "renderer", "model pair", "speed", "gpu", "chromium"):
         assert f" {name} " in out
+    assert re.search(r"float32 v\(1\) = 1\.00, (v\([259]\) = [\d.]+, ){3}c = [\d.]+; bfloat16", out)
+    assert re.search(r'"auto" takes (float32|bfloat16) for the target and (float32|bfloat16) for the draft', out)
 
 
 def test_every_problem_comes_with_advice() -> None:

@@ -1,7 +1,8 @@
 """Plain and speculative decoding, ours and transformers', in one race for each way of sampling.
 
 Invariant: in a race all candidates have the same pair, prompts, sampling and number of tokens, and those that draft are
-compared at the same γ. Before anything is timed, their greedy texts are held against each other, in
+compared at the same γ; with γ as the planner and the rule of thumb choose it, our own drafts race against the fixed
+ones. Before anything is timed, their greedy texts are held against each other, in
 float32 as well where the race is in another dtype and the models (below 10⁹ parameters) can be had twice.
 It does not know how anybody decodes.
 """
@@ -62,13 +63,19 @@ def run(options: Options, say: Say) -> Report:
         say(f"{name}: {len(rivals)} candidates take turns")
         works = {one: work(decode, prompts) for one, decode in rivals.items()}
         races.append(race.run(name, "token", works, _against(rivals), options.pace(40.0)))
-        counts += [ours.counted(name, engine, prompts, Task(tokens, heat), gamma) for gamma in gammas]
+        counts += [ours.counted(name, engine, prompts, Task(tokens, heat), gamma) for gamma in (*gammas, *ours.PLANNED)]
     return report("speed", options, pair, races, tokens=tokens, counts=counts, checks=checks, notes=notes)
+
+
+def _ours(engine: Engine, task: Task, gammas: tuple[int, ...], drafter: str) -> _Entries:
+    """Return our engine, plain, at every γ, and with γ planned."""
+    paces: list[int | str] = [0, *gammas, *ours.PLANNED]
+    return {ours.candidate(gamma, drafter): ours.decode(engine, task, gamma) for gamma in paces}
 
 
 def _with_draft(engine: Engine, pair: Pair, task: Task, gammas: tuple[int, ...], others: bool) -> _Entries:
     """Return who can decode with the draft model, at every γ."""
-    entries = {ours.candidate(gamma): ours.decode(engine, task, gamma) for gamma in (0, *gammas)}
+    entries = _ours(engine, task, gammas, "speculative")
     entries[peers.plain_candidate()] = peers.plain(pair.target, task)
     for gamma in gammas:
         entries[peers.assisted_candidate(gamma)] = peers.assisted(pair.target, pair.draft, task, gamma)
@@ -79,7 +86,7 @@ def _with_draft(engine: Engine, pair: Pair, task: Task, gammas: tuple[int, ...],
 
 def _with_lookup(engine: Engine, pair: Pair, task: Task, gammas: tuple[int, ...]) -> _Entries:
     """Return who can look drafts up in the text."""
-    entries = {ours.candidate(gamma, "n-gram"): ours.decode(engine, task, gamma) for gamma in (0, *gammas)}
+    entries = _ours(engine, task, gammas, "n-gram")
     entries[peers.plain_candidate()] = peers.plain(pair.target, task)
     for gamma in gammas:
         entries[peers.lookup_candidate(gamma, _LONGEST)] = peers.lookup(pair.target, task, gamma, _LONGEST)
@@ -87,10 +94,16 @@ def _with_lookup(engine: Engine, pair: Pair, task: Task, gammas: tuple[int, ...]
 
 
 def _against(entries: _Entries) -> dict[str, tuple[str, ...]]:
-    """Return who is compared with whom: with plain decoding, and with the peer that does the same at the same γ."""
+    """Return who is compared with whom.
+
+    All that draft with plain decoding, a planned γ with every fixed one, and peers with what does the same at their γ.
+    """
     mine = [one for one in entries if one.source == "ours"]
-    pairs = {"plain": tuple(one.name for one in mine if one.gamma)}
+    plain, *drafting = mine
+    fixed = [one for one in drafting if one.gamma is not None]
+    planned = tuple(one.name for one in drafting if one.gamma is None)
+    pairs = {plain.name: tuple(one.name for one in drafting), **{one.name: planned for one in fixed}}
     for peer in entries:
         if peer.source != "ours":
-            pairs[peer.name] = tuple(one.name for one in mine if one.gamma == peer.gamma)
+            pairs[peer.name] = tuple(one.name for one in (plain, *fixed) if one.gamma == peer.gamma)
     return pairs

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from tests.browser.lab import Server, served
+
 sync_api = pytest.importorskip("playwright.sync_api", reason="browser tests need the Python package playwright")
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
@@ -49,6 +51,12 @@ def browser() -> Iterator[sync_api.Browser]:
         started = playwright.chromium.launch(executable_path=path, args=list(ARGS))
         yield started
         started.close()
+
+
+@pytest.fixture(scope="session")
+def lab(browser: sync_api.Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """JupyterLab, one for the whole session; asks for `browser` first, which may skip."""
+    yield from served(tmp_path_factory.mktemp("lab"))
 
 
 @pytest.fixture

@@ -6,17 +6,6 @@ numbers: pointers are compared with one another, as a viewer would.
 
 from __future__ import annotations
 
-import json
-import os
-import secrets
-import socket
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,26 +14,12 @@ import pytest
 
 from specdec_widgets.serving import sentence
 from tests.browser.contrast import CONTRAST
+from tests.browser.lab import RUN_ALL, Server, notebook, opened
 from tests.widgets.timelines import TIMELINES
 
 LESSON = "00_start_here.ipynb"
 PLAYER = ".jp-OutputArea .specdec-player"
 TIMELINE = ".jp-OutputArea .specdec-timeline"
-SETTINGS = {
-    "notebook-extension/tracker": {"windowingMode": "none"},  # every output is in the document
-    "apputils-extension/notification": {"fetchNews": "false"},
-}
-SECONDS = 120
-
-RUN_ALL = """async () => {
-  await jupyterapp.restored;
-  const panel = jupyterapp.shell.currentWidget;
-  await panel.context.ready;
-  await panel.sessionContext.ready;
-  await jupyterapp.commands.execute("notebook:run-all-cells");
-  return panel.content.model.sharedModel.toJSON().cells.filter(cell => cell.cell_type === "code");
-}"""
-
 # The terms of definition lists that run into what stands beside them.
 OVERLAPS = """root => [...root.querySelectorAll("dt")].filter(term => {
   const range = document.createRange();
@@ -54,75 +29,8 @@ OVERLAPS = """root => [...root.querySelectorAll("dt")].filter(term => {
 }).map(term => term.textContent)"""
 
 
-@dataclass(frozen=True)
-class Server:
-    """A running JupyterLab."""
-
-    address: str
-    token: str
-    folder: Path
-
-
-@pytest.fixture(scope="module")
-def lab(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """JupyterLab as `specdec-teach lab` starts it, on a free port; asks for `browser` first, which may skip."""
-    home = tmp_path_factory.mktemp("lab")
-    settings = home / "settings" / "@jupyterlab"
-    for name, values in SETTINGS.items():
-        path = settings / f"{name}.jupyterlab-settings"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(values))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    server = Server(f"http://127.0.0.1:{port}", secrets.token_hex(8), home / "lessons")
-    folders = {
-        "JUPYTER_CONFIG_DIR": "config",
-        "JUPYTER_DATA_DIR": "data",
-        "JUPYTER_RUNTIME_DIR": "runtime",
-        "JUPYTERLAB_SETTINGS_DIR": "settings",
-        "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
-        "IPYTHONDIR": "ipython",
-    }
-    words = [sys.executable, "-m", "specdec_teach.cli", "lab", "--folder", str(server.folder), "--no-browser"]
-    words += [
-        f"--port={port}",
-        "--ServerApp.port_retries=0",
-        f"--IdentityProvider.token={server.token}",
-        "--allow-root",
-    ]
-    words += ["--expose-app-in-browser"]
-    log = home / "log"
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            words,
-            env={**os.environ, **{key: str(home / name) for key, name in folders.items()}},
-            stdout=out,
-            stderr=subprocess.STDOUT,
-        )
-        try:
-            _wait(server, process, log)
-            yield server
-        finally:
-            process.terminate()
-            process.wait(30)
-
-
-def _wait(server: Server, process: subprocess.Popen[bytes], log: Path) -> None:
-    for _ in range(SECONDS * 2):
-        assert process.poll() is None, log.read_text()
-        try:
-            with urllib.request.urlopen(f"{server.address}/api/status?token={server.token}", timeout=5):
-                return
-        except (urllib.error.URLError, ConnectionError):
-            time.sleep(0.5)
-    pytest.fail(log.read_text())
-
-
 def test_lesson_00_plays_in_jupyterlab(lab: Server, page: Any, recorded: Any, tmp_path: Path) -> None:
-    page.set_default_timeout(SECONDS * 1000)
-    page.goto(f"{lab.address}/doc/tree/{LESSON}?reset&token={lab.token}")
-    page.wait_for_function("() => window.jupyterapp?.shell?.currentWidget?.sessionContext")
+    opened(lab, page, LESSON)
 
     cells = page.evaluate(RUN_ALL)
     assert cells
@@ -167,14 +75,8 @@ def test_lesson_00_plays_in_jupyterlab(lab: Server, page: Any, recorded: Any, tm
 def test_timeline_plays_in_jupyterlab(lab: Server, page: Any, recorded: Any, tmp_path: Path) -> None:
     """A scheduler's run in a notebook: its keys move it and not the cells, every text reads in both themes."""
     TIMELINES["typical"].save(lab.folder / "run.json")
-    source = "import specdec_teach as sd\nsd.Timeline.load('run.json').show()"
-    cell = {"cell_type": "code", "id": "run", "metadata": {}, "source": source, "outputs": [], "execution_count": None}
-    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
-    notebook = {"cells": [cell], "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
-    (lab.folder / "timeline.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
-    page.set_default_timeout(SECONDS * 1000)
-    page.goto(f"{lab.address}/doc/tree/timeline.ipynb?reset&token={lab.token}")
-    page.wait_for_function("() => window.jupyterapp?.shell?.currentWidget?.sessionContext")
+    notebook(lab, "timeline.ipynb", "import specdec_teach as sd\nsd.Timeline.load('run.json').show()")
+    opened(lab, page, "timeline.ipynb")
     (done,) = page.evaluate(RUN_ALL)
     assert done["outputs"][0]["data"]["text/plain"].startswith("TimelinePlayer: 4 requests, 15 steps")
     assert "text/html" in done["outputs"][0]["data"]

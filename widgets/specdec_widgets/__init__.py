@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from specdec_widgets import blocks, page, still
 from specdec_widgets.costs import Ledger, Measured
+from specdec_widgets.keeping import keep
 from specdec_widgets.rounds import round_of
 from specdec_widgets.stacks import identity, identity_of
 from specdec_widgets.trees import tree_of
@@ -35,7 +36,7 @@ class Views:
         """Return a notebook widget that plays `trace`; `rerun(j)` makes the trace with a rejection forced at j."""
         from specdec_widgets.player import CyclePlayer
 
-        return CyclePlayer(trace, rerun=rerun)
+        return keep(CyclePlayer(trace, rerun=rerun))
 
     def to_html(self, trace: Trace, path: Path) -> Path:
         """Write a self-contained page and return its path."""
@@ -73,7 +74,7 @@ class Views:
         """Return a notebook widget that plays two runs on one clock."""
         from specdec_widgets.compare import ComparePlayer
 
-        return ComparePlayer(pair)
+        return keep(ComparePlayer(pair))
 
     def comparison_to_html(self, pair: Comparison, path: Path) -> Path:
         """Write a self-contained page of two runs and return its path."""
@@ -90,20 +91,20 @@ class Views:
         """Return the acceptance lab for a notebook; `draws(p, q, first, count)` gives first tokens of an engine."""
         from specdec_widgets.acceptance import AcceptanceLab
 
-        return AcceptanceLab(p, q, labels=labels, draws=draws)
+        return keep(AcceptanceLab(p, q, labels=labels, draws=draws))
 
     def live(self, run: Run, fields: Sequence[Mapping[str, Any]]) -> object:
         """Return live mode for a notebook; a field is what `specdec_widgets.console.Field` takes, as a mapping."""
         from specdec_widgets.console import Field
         from specdec_widgets.live import LivePlayer
 
-        return LivePlayer(run, [Field(**field) for field in fields])
+        return keep(LivePlayer(run, [Field(**field) for field in fields]))
 
     def hunt(self, run: Examine, names: Sequence[str], invariants: Mapping[str, str]) -> object:
         """Return the bug hunt for a notebook; `run(name)` gives an engine's run and what it breaks."""
         from specdec_widgets.hunt import BugHunt
 
-        return BugHunt(run, names, invariants)
+        return keep(BugHunt(run, names, invariants))
 
     def cost_explorer(
         self,
@@ -116,13 +117,13 @@ class Views:
         """Return the cost explorer for a notebook, from measured seconds and runs given as (γ, α, speed-up)."""
         from specdec_widgets.explorer import CostExplorer
 
-        return CostExplorer(Ledger(target, draft), [Measured(*point) for point in points], dark=dark)
+        return keep(CostExplorer(Ledger(target, draft), [Measured(*point) for point in points], dark=dark))
 
     def show_timeline(self, timeline: Timeline) -> object:
         """Return a notebook widget that plays a scheduler's run: requests × steps, and the pool of blocks."""
         from specdec_widgets.timeline import TimelinePlayer
 
-        return TimelinePlayer(timeline)
+        return keep(TimelinePlayer(timeline))
 
     def timeline_to_html(self, timeline: Timeline, path: Path) -> Path:
         """Write a self-contained page and return its path."""

@@ -10,13 +10,13 @@ judged, or which layout the cache has.
 from __future__ import annotations
 
 from collections.abc import Sequence as Items
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, final
 
-import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from specdec_kernels.errors import InvalidInput, whole
 from specdec_teach.drafters.base import Proposal
@@ -29,29 +29,42 @@ __all__ = ["EarlyExitDrafter", "Exit"]
 
 
 @final
+@dataclass(frozen=True, slots=True, eq=False)
 class Exit:
-    """A small trained way out of a model after one of its first layers, in front of the model's own output head.
+    """A small trained way out behind a model's first layers, in front of its own output matrix.
 
-    `norm_N`: the weights of a root-mean-square norm. `adapter_NN`: a matrix whose product is added to the normed state.
+    y = norm(x), then y + A·y + D·(silu(G·y) * U·y).
+    `norm_N`: the weights of the root-mean-square norm; `adapter_NN`: A; `gate_IN`, `up_IN`, `down_NI`: G, U and D.
 
-    >>> leave = Exit(torch.ones(2), torch.zeros(2, 2), epsilon=0.0)
+    >>> import torch
+    >>> leave = Exit(torch.ones(2), torch.zeros(2, 2), torch.ones(1, 2), torch.ones(1, 2), torch.zeros(2, 1), 0.0)
     >>> leave(torch.tensor([[3.0, 3.0]])).tolist()
     [[1.0, 1.0]]
     """
 
-    __slots__ = ("_adapter_NN", "_epsilon", "_norm_N")
+    norm_N: Tensor
+    adapter_NN: Tensor
+    gate_IN: Tensor
+    up_IN: Tensor
+    down_NI: Tensor
+    epsilon: float = 1e-5
 
-    def __init__(self, norm_N: Tensor, adapter_NN: Tensor, epsilon: float = 1e-5) -> None:
-        self._norm_N, self._adapter_NN, self._epsilon = norm_N, adapter_NN, epsilon
+    @classmethod
+    def of(cls, weights: dict[str, Tensor], epsilon: float) -> Exit:
+        """Return the exit of a weights file."""
+        names = ("norm", "adapter", "gate", "up", "down")
+        return cls(*(weights[name] for name in names), epsilon)
 
     def to(self, like: Tensor) -> Exit:
         """Return the same exit in the dtype and on the device of `like`."""
-        return Exit(self._norm_N.to(like), self._adapter_NN.to(like), self._epsilon)
+        parts = (self.norm_N, self.adapter_NN, self.gate_IN, self.up_IN, self.down_NI)
+        return Exit(*(part.to(like) for part in parts), self.epsilon)
 
     def __call__(self, x_TN: Tensor) -> Tensor:
         """Return what the head is to see of the hidden states `[T, N]`."""
-        y_TN = torch.nn.functional.rms_norm(x_TN, x_TN.shape[-1:], self._norm_N, self._epsilon)
-        return torch.addmm(y_TN, y_TN, self._adapter_NN.mT)
+        y_TN = F.rms_norm(x_TN, x_TN.shape[-1:], self.norm_N, self.epsilon)
+        inside_TI = F.silu(F.linear(y_TN, self.gate_IN)) * F.linear(y_TN, self.up_IN)
+        return y_TN + F.linear(y_TN, self.adapter_NN) + F.linear(inside_TI, self.down_NI)
 
 
 @final
@@ -85,26 +98,28 @@ class EarlyExitDrafter:
         self._leave = None if leave is None else leave.to(next(runner.model.parameters()))
 
     @classmethod
-    def of(cls, pair: Any, layers: int = 2) -> EarlyExitDrafter:
-        """Return the drafter with the trained exit that comes with the embedded pair.
+    def of(cls, pair: Any, layers: int | None = None) -> EarlyExitDrafter:
+        """Return the drafter with the trained exit that comes with the embedded pair (None: behind as many layers).
 
-        InvalidInput when there is none behind that many layers, or `pair` has another target.
+        InvalidInput when there is none behind `layers`, or `pair` has another target.
         """
         folder = Path(str(files("specdec_teach"))) / "weights" / "exit"
         there = sorted(int(path.stem) for path in folder.glob("*.safetensors"))
-        if layers not in there:
+        depth = there[0] if layers is None and there else layers
+        if depth not in there:
             raise InvalidInput(
-                f"layers={layers!r} has no trained exit; give one of {there}, or EarlyExitDrafter(model)"
+                f"layers={layers!r} has no trained exit, only {there} have; leave layers= out, or use "
+                "EarlyExitDrafter(model, layers) without one"
             )
-        weights, about = load_tensors(folder / f"{layers}.safetensors")
+        weights, about = load_tensors(folder / f"{depth}.safetensors")
         revision = getattr(pair.target.config, "_commit_hash", None)
         if revision != about["target"]:
             raise InvalidInput(
-                f"the exits were trained for the embedded target at revision {about['target']} and the target is "
+                f"the exit was trained for the embedded target at revision {about['target']} and the target is "
                 f"{pair.target.config.name_or_path or type(pair.target).__name__} at {revision}; "
                 "use load_pair(), or EarlyExitDrafter(model) without trained weights"
             )
-        return cls(pair.target, layers, leave=Exit(weights["norm"], weights["adapter"], float(about["epsilon"])))
+        return cls(pair.target, depth, leave=Exit.of(weights, float(about["epsilon"])))
 
     def check(self, vocab: int) -> None:
         """The vocabulary is the target's own."""

@@ -7,12 +7,14 @@ Does not know: how the parts work.
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from specdec_teach.training import exits
 from specdec_teach.training.batches import Batch
 from specdec_teach.training.card import write_card
 from specdec_teach.training.corpus import Corpus, build_corpus, open_corpus, train_tokenizer
@@ -115,8 +117,12 @@ def _plan(options: argparse.Namespace, minutes: float) -> Plan:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Make the parts asked for, in order."""
-    options = parse_options(arguments)
+    """Make the parts asked for, in order; `exit` and its own options make the target's early exits."""
+    given = sys.argv[1:] if arguments is None else arguments
+    if given[:1] == ["exit"]:
+        exits.main(given[1:])
+        return
+    options = parse_options(given)
     torch.set_num_threads(1)
     if "corpus" in options.parts:
         make_corpus(options)

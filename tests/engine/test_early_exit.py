@@ -32,9 +32,9 @@ def small(layers: int = 3) -> Any:
 
 def leave_of(model: Any, seed: int = 1) -> Exit:
     """A random way out, as a trained one would be: not the target's own norm."""
-    random = torch.Generator().manual_seed(seed)
-    width = model.config.hidden_size
-    return Exit(torch.rand(width, generator=random) + 0.5, torch.randn(width, width, generator=random) * 0.1)
+    random, n = torch.Generator().manual_seed(seed), model.config.hidden_size
+    parts = [torch.randn(shape, generator=random) * 0.1 for shape in ((n, n), (8, n), (8, n), (n, 8))]
+    return Exit(torch.rand(n, generator=random) + 0.5, *parts)
 
 
 def engine(model: Any = DEEP, layers: int = 2, **settings: Any) -> sd.Engine:
@@ -262,3 +262,20 @@ def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(sd.InvalidInput, match="decoder='hf' cannot stop"):
         sd.Engine(DEEP, drafter=drafter, decoder="hf")
     assert ModelRunner(DEEP, "target").stash(new_cache("contiguous", 4), 1) is None
+
+
+def test_the_exit_of_the_embedded_pair() -> None:
+    """It drafts better than the target's own head at that depth, and belongs to no other target."""
+    pair = sd.load_pair()
+    trained = sd.EarlyExitDrafter.of(pair)
+    rates = []
+    for drafter in (trained, sd.EarlyExitDrafter(pair.target, trained.layers)):
+        subject = sd.Engine(pair.target, drafter=drafter, tokenizer=pair.tokenizer, gamma=3)
+        stats = subject.generate("Once upon a time", sd.Sampling(seed=1, temperature=0.8), max_new_tokens=60).stats
+        rates.append(stats.accepted / stats.drafted)
+    assert rates[0] > rates[1] + 0.1
+    assert sd.EarlyExitDrafter.of(pair, trained.layers).revision == pair.target.config._commit_hash
+    with pytest.raises(sd.InvalidInput, match="layers=9 has no trained exit"):
+        sd.EarlyExitDrafter.of(pair, 9)
+    with pytest.raises(sd.InvalidInput, match="trained for the embedded target at revision"):
+        sd.EarlyExitDrafter.of(sd.Pair(DEEP, None, None))

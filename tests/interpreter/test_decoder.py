@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from specdec_teach.caches import BlockPool, ContiguousCache, PagedCache
+from specdec_teach.caches import BlockPool, ContiguousCache, PagedCache, new_cache
 from specdec_teach.decoder import CompactDecoder
 from specdec_teach.paged import PagedRows
+from specdec_teach.stash import Stash
 
 from ..engine.test_decoder import model_of
 
@@ -69,3 +70,29 @@ def test_what_the_kernel_is_not_asked_for() -> None:
     assert PagedRows.of(flat[:1], [2], device) is not None
     assert PagedRows.of(flat, [2, 2], device) is None
     assert PagedRows.of([ContiguousCache(8, "masked")], [2], device) is None
+
+
+@pytest.mark.parametrize("kind", ["contiguous", "paged"])
+def test_the_kernel_goes_on_from_a_stash(kind: str) -> None:
+    """The first layers gather what the others read in place: logits and stored keys of a forward without a stash."""
+    model = model_of("llama")
+    way, plain = CompactDecoder(model, "triton"), CompactDecoder(model, "torch")
+    pool, text, feed = BlockPool(16, size=4), [*range(1, 10)], [3, 1, 4, 1]
+    with torch.inference_mode():
+        caches = [new_cache(kind, 24, pool) for _ in range(2)]
+        for cache in caches:
+            cache.reserve(len(text))
+            plain([cache], [text], [0])
+            cache.advance(len(text))
+            cache.reserve(len(feed))
+        stash = Stash(caches[0], 2, way)
+        for token in feed[:-1]:
+            way.stop_early([stash], [[token]])
+        caches[0].poison()
+        (found,) = way([caches[0]], [feed], [len(feed)], stashes=[stash])
+        (right,) = plain([caches[1]], [feed], [len(feed)])
+        assert torch.allclose(found, right, atol=2e-5)
+        for cache in caches:
+            cache.advance(len(feed))
+        for ours, theirs in zip(*(cache.contents() for cache in caches), strict=True):
+            assert torch.allclose(ours[0], theirs[0], atol=2e-5)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from specdec_teach.drafters.base import Drafter
+from specdec_teach.drafters.early import EarlyExitDrafter
 from specdec_teach.drafters.model import ModelDrafter
 from specdec_teach.drafters.ngram import NgramDrafter
 from specdec_teach.drafters.retrieval import RetrievalDrafter
@@ -61,5 +62,10 @@ def _both(pair: Pair) -> dict[str, Any]:
     return {"tokenizer": pair.draft_tokenizer, "target_tokenizer": pair.tokenizer}
 
 
-_FAMILIES: tuple[Callable[[Pair], Made], ...] = (_models, _lookup)
+def _exits(pair: Pair) -> Made:
+    """Return the drafter that is the target's own first layers, with the exit that was trained for it."""
+    return {"early-exit": EarlyExitDrafter.of(pair)} if pair.target.config.name_or_path == EMBEDDED else {}
+
+
+_FAMILIES: tuple[Callable[[Pair], Made], ...] = (_models, _exits, _lookup)
 """Each returns the drafters of one kind that a pair has weights for, in the order in which they are shown."""

@@ -50,15 +50,10 @@ class Exit:
     epsilon: float = 1e-5
 
     @classmethod
-    def of(cls, weights: dict[str, Tensor], epsilon: float) -> Exit:
-        """Return the exit of a weights file."""
-        names = ("norm", "adapter", "gate", "up", "down")
-        return cls(*(weights[name] for name in names), epsilon)
-
-    def to(self, like: Tensor) -> Exit:
-        """Return the same exit in the dtype and on the device of `like`."""
-        parts = (self.norm_N, self.adapter_NN, self.gate_IN, self.up_IN, self.down_NI)
-        return Exit(*(part.to(like) for part in parts), self.epsilon)
+    def of(cls, weights: dict[str, Tensor], epsilon: float, like: Tensor) -> Exit:
+        """Return the exit of a weights file, in the dtype and on the device of `like`."""
+        norm, adapter, gate, up, down = (weights[name].to(like) for name in ("norm", "adapter", "gate", "up", "down"))
+        return cls(norm, adapter, gate, up, down, epsilon)
 
     def __call__(self, x_TN: Tensor) -> Tensor:
         """Return what the head is to see of the hidden states `[T, N]`."""
@@ -95,7 +90,7 @@ class EarlyExitDrafter:
         self.context: int | None = None
         self.exact = True
         self._target = runner.model
-        self._leave = None if leave is None else leave.to(next(runner.model.parameters()))
+        self._leave = leave
 
     @classmethod
     def of(cls, pair: Any, layers: int | None = None) -> EarlyExitDrafter:
@@ -119,7 +114,7 @@ class EarlyExitDrafter:
                 f"{pair.target.config.name_or_path or type(pair.target).__name__} at {revision}; "
                 "use load_pair(), or EarlyExitDrafter(model) without trained weights"
             )
-        return cls(pair.target, depth, leave=Exit.of(weights, float(about["epsilon"])))
+        return cls(pair.target, depth, leave=Exit.of(weights, float(about["epsilon"]), next(pair.target.parameters())))
 
     def check(self, vocab: int) -> None:
         """The vocabulary is the target's own."""

@@ -66,7 +66,7 @@ def states_of(target: Network, corpus: Corpus, layers: list[int]) -> dict[int, T
         batch = load_batch(corpus, list(range(first, min(first + SIDE_BY_SIDE, len(corpus)))))
         states, _ = hidden_states(target, batch.inputs, wanted)
         parts.append(states[batch.valid].half())
-    return dict(zip(wanted, torch.cat(parts).split(target.shape.width, dim=-1), strict=True))
+    return dict(zip(wanted, torch.split(torch.cat(parts), target.shape.width, dim=-1), strict=True))
 
 
 def train_ways(
@@ -100,7 +100,7 @@ def train_ways(
 def measure_way(target: Network, way: Way, x: Tensor, last: Tensor) -> dict[str, float]:
     """Overlap Σ min(p, q) at temperature 0.8, and the share of places where both have one favourite."""
     embedding, shared, same = target.model.embed_tokens.weight, 0.0, 0
-    for here, there in zip(x.float().split(1024), last.float().split(1024), strict=True):
+    for here, there in zip(torch.split(x.float(), 1024), torch.split(last.float(), 1024), strict=True):
         p, q = functional.linear(there, embedding), functional.linear(way(here), embedding)
         shared += float(overlap(p, q, TEMPERATURE).sum())
         same += int((p.argmax(-1) == q.argmax(-1)).sum())
@@ -185,11 +185,11 @@ def main(arguments: list[str] | None = None) -> None:
     about = "Train ways out of the embedded target behind its first layers."
     parser = argparse.ArgumentParser(prog="python -m specdec_teach.training exit", description=about)
     parser.add_argument("--layers", type=int, nargs="+", default=[1, 2, 3], help="behind which layers")
-    parser.add_argument("--ship", type=int, nargs="+", default=[2], help="which of them to write to the pair")
+    parser.add_argument("--ship", type=int, nargs="+", default=[1], help="which of them to write to the pair")
     parser.add_argument("--texts", type=int, default=400, help="texts that the target writes to learn from")
-    parser.add_argument("--steps", type=int, default=300, help="steps of training")
-    parser.add_argument("--rows", type=int, default=1024, help="places in the texts for each step")
-    parser.add_argument("--rate", type=float, default=0.002, help="peak learning rate")
+    parser.add_argument("--steps", type=int, default=900, help="steps of training")
+    parser.add_argument("--rows", type=int, default=768, help="places in the texts for each step")
+    parser.add_argument("--rate", type=float, default=0.003, help="peak learning rate")
     parser.add_argument("--seed", type=int, default=1, help="seed of texts and steps")
     parser.add_argument("--work", type=Path, default=Path(".training"), help="folder for the texts")
     parser.add_argument("--out", type=Path, default=WEIGHTS, help="folder of the pair")

@@ -33,8 +33,9 @@ def small(layers: int = 3) -> Any:
 def leave_of(model: Any, seed: int = 1) -> Exit:
     """A random way out, as a trained one would be: not the target's own norm."""
     random, n = torch.Generator().manual_seed(seed), model.config.hidden_size
-    parts = [torch.randn(shape, generator=random) * 0.1 for shape in ((n, n), (8, n), (8, n), (n, 8))]
-    return Exit(torch.rand(n, generator=random) + 0.5, *parts)
+    shapes = {"norm": (n,), "adapter": (n, n), "gate": (8, n), "up": (8, n), "down": (n, 8)}
+    weights = {name: torch.randn(shape, generator=random) * 0.1 + (name == "norm") for name, shape in shapes.items()}
+    return Exit.of(weights, 1e-5, next(model.parameters()))
 
 
 def engine(model: Any = DEEP, layers: int = 2, **settings: Any) -> sd.Engine:

@@ -167,10 +167,9 @@ trained.
 
 Measured on {measured["places"]:,.0f} places of text that the target wrote itself and that nothing was learnt from.
 
-Trained on {training["places"]:,.0f} places of {training["texts"]:,.0f} texts of the target's own, each behind a few
-words of a story it has not seen, at temperatures up to 1: least squares to its last state, then
-{training["steps"]:,.0f} steps of {training["rows"]:,.0f} places each towards its distribution of the next
-token. Made with
+Trained on {training["places"]:,.0f} places of {training["texts"]:,.0f} texts of the target's own, written at
+temperatures up to 1 behind a few words of a story it has not seen: least squares to its last state, then
+{training["steps"]:,.0f} steps of {training["rows"]:,.0f} places towards its distribution of the next token. Made with
 
     python -m specdec_teach.training exit --layers {depths} --ship {shipped} --steps {training["steps"]:.0f}
 

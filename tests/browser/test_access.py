@@ -5,6 +5,7 @@ axe-core looks at each state; what axe cannot know (where the focus goes, what i
 
 from __future__ import annotations
 
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,19 @@ def test_on_paper_there_are_no_controls(browser: Any, tmp_path: Path) -> None:
     page.emulate_media(media="print")
     assert not page.is_visible(".controls")
     assert page.is_visible(".narration")
+    page.close()
+
+
+def test_a_page_plays_inside_of_a_cells_output(browser: Any, recorded: Any, tmp_path: Path) -> None:
+    """The way of docs/notebooks-elsewhere.md for places without a widget manager."""
+    text = to_html(CASES["mixed"], tmp_path / "run.html").read_text(encoding="utf-8")
+    page = browser.new_page()
+    recorded.watch(page)
+    page.set_content(f'<iframe srcdoc="{escape(text)}" width="100%" height="900" title="the run"></iframe>')
+    frame = page.frame_locator("iframe")
+    frame.locator(ROOT).press("r")
+    assert frame.locator(ROOT).get_attribute("data-stage") == "verdict"
+    assert recorded.errors == []
     page.close()
 
 

@@ -13,7 +13,7 @@ from PIL import Image
 from specdec_kernels.errors import InvalidInput
 from specdec_widgets import blocks, raster
 from specdec_widgets.still import moments, to_svg
-from specdec_widgets.svg import Canvas
+from specdec_widgets.svg import COLORS, Canvas
 from tests.widgets.timelines import TIMELINES
 from tests.widgets.traces import CASES
 
@@ -93,6 +93,11 @@ def test_a_gif_shows_every_stage_of_its_cycles(tmp_path: Path) -> None:
         assert film.n_frames == 8  # type: ignore[attr-defined]
         assert film.info["duration"] == 500
         assert film.info["loop"] == 0
+        film.seek(3)
+        pixels = set(film.convert("RGB").get_flattened_data())
+    for name in ("green", "blue", "purple", "stale"):
+        nearest = min(max(abs(a - b) for a, b in zip(pixel, solid(COLORS[name]), strict=True)) for pixel in pixels)
+        assert nearest <= 8, f"{name} became another colour"
     assert path.stat().st_size < 900_000
     plain = moments(CASES["plain"], 0, 2)
     assert len(plain) == 9, "plain decoding has no drafts to show"

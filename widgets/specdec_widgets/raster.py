@@ -56,7 +56,7 @@ def gif(stills: Sequence[str], seconds: float, scale: float = 1.0) -> bytes:
     for image in drawn:
         sheet = Image.new("RGB", size, "white")
         sheet.paste(image)
-        frames.append(sheet.quantize(128, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE))
+        frames.append(sheet.quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE))
     out = io.BytesIO()
     frames[0].save(
         out, format="GIF", save_all=True, append_images=frames[1:], duration=int(1000 * seconds), loop=0, optimize=True

@@ -163,6 +163,17 @@ def test_recorder_and_shares(target: str | None) -> None:
             assert (spent["draft forwards"] > 0) is (target is None)
 
 
+@pytest.mark.parametrize("target", [None, "no draft"])
+def test_idle(target: str | None) -> None:
+    """With a drafter and γ = 0 as many tokens are made as without one, and the two are held to 3 %."""
+    report = suite("idle", target=target)
+    assert [race.name for race in report.races] == ["greedy", "T=0.8"]
+    for race in report.races:
+        assert [one.name for one in race.candidates] == ["no drafter", "γ=0"]
+        assert race.comparisons[0].tolerance == 0.03
+        assert all(len(set(one.units.values())) == 1 for one in race.rounds)
+
+
 def test_a_clocked_runner_is_let_go() -> None:
     """Forwards are clocked while it is asked for, and not a moment longer."""
     runner = ModelRunner(TARGET, "target")

@@ -1,8 +1,9 @@
 """The state of both caches after every cycle, against a fresh prefill of the same tokens.
 
-A rejection forced at every draft, none forced, and every draft accepted × a verify step inside a block, up to a block
-boundary and across one × a fresh request, one that was preempted, one that adopted another's blocks × every layout of
-the cache × alone and beside rows of other lengths. Slots that nobody may read are spoilt all the time.
+A rejection forced at every draft, none forced, and every draft accepted (in a tree: an end at every node) × a verify
+step inside a block, up to a block boundary and across one × a fresh request, one that was preempted, one that adopted
+another's blocks × every layout of the cache × alone and beside rows of other lengths. Slots that nobody may read are
+spoilt all the time.
 Invariant: what is compared with is computed by one forward of the model from nothing. It does not know rules.
 """
 
@@ -21,8 +22,8 @@ from specdec_teach import invariants, rounds
 from specdec_teach.caches import KINDS, BlockPool, Cache
 from specdec_teach.checking.oracle import Fresh, FreshDraft, tolerance_of
 from specdec_teach.checking.report import STOPPED, Row
-from specdec_teach.checking.steered import Script, steered
-from specdec_teach.drafters.base import features_of
+from specdec_teach.checking.steered import Pattern, Script, patterns, steered
+from specdec_teach.drafters.base import Branching, features_of, most_nodes
 from specdec_teach.engine import Engine
 from specdec_teach.hf import ModelRunner
 from specdec_teach.sampling import Sampling
@@ -33,7 +34,6 @@ __all__ = ["PLACES", "STATES", "kinds_of", "states"]
 PLACES = ("inside a block", "up to a boundary", "across a boundary")
 STATES = ("fresh", "after preemption", "prefix reused")
 LOOSE = ("recompute", "snapshot")
-FREE = -1
 GROUPS = ("target cache", "next-step logits", "draft cache", "counters", "forced pattern", "invariants", "ownership")
 
 
@@ -53,7 +53,7 @@ class _Bench:
     @classmethod
     def of(cls, engine: Engine) -> _Bench:
         assert engine.drafter is not None
-        runner, size = engine.target_runner, engine.gamma + 4
+        runner, size = engine.target_runner, most_nodes(engine.drafter, engine.gamma) + 4
         length = 3 * size + 3 * (engine.gamma + 1)
         small = min(c for c in (runner.context, engine.drafter.context, length) if c is not None)
         if small < length:
@@ -64,14 +64,15 @@ class _Bench:
         model = getattr(engine.drafter, "model", None)
         draft_runner = None if model is None else ModelRunner(model, "draft")
         vocab = runner.vocab if draft_runner is None else min(runner.vocab, draft_runner.vocab)
-        script = Script.of(length, vocab, getattr(engine.drafter, "shared", None))
+        soft = isinstance(engine.drafter, Branching)
+        script = Script.of(length, vocab, getattr(engine.drafter, "shared", None), soft)
         draft = None if draft_runner is None else Fresh(draft_runner, _spelt(engine, script.ids))
         reader = FreshDraft(engine, script.ids) if features_of(engine.drafter) else None
         return cls(engine, size, script, Fresh(runner, script.ids), draft_runner, draft, reader)
 
     def start(self, place: int, state: str) -> int:
         """Return the prompt length that puts the first verify step where it should be."""
-        base, width = (2 if state == STATES[2] else 1) * self.size, self.engine.gamma + 1
+        base, width = (2 if state == STATES[2] else 1) * self.size, self.size - 3
         return base + (2, self.size - width + 1, self.size - 1)[place]
 
 
@@ -112,17 +113,16 @@ def states(engine: Engine, kinds: tuple[str, ...] | None = None) -> Iterator[Row
     bench = _Bench.of(engine)
     for kind in kinds_of(engine) if kinds is None else kinds:
         for state in STATES if kind == "paged" else STATES[:2]:
-            for pattern in (*range(1, engine.gamma + 1), 0, FREE):
+            for pattern in patterns(engine):
                 yield from _cases(bench, kind, state, pattern)
 
 
-def _cases(bench: _Bench, kind: str, state: str, pattern: int) -> Iterator[Row]:
+def _cases(bench: _Bench, kind: str, state: str, pattern: Pattern) -> Iterator[Row]:
     """Run one pattern in all places, first alone and then all three at once."""
-    how = {0: "all accepted", FREE: "none forced"}.get(pattern, f"rejected at {pattern}")
-    places = range(len(PLACES)) if pattern != FREE else range(2, len(PLACES))
+    places = range(len(PLACES)) if pattern.accepted is not None else range(2, len(PLACES))
     for together in [*((place,) for place in places), tuple(range(len(PLACES)))]:
         company = "alone" if len(together) == 1 else "with neighbours"
-        cases = [" · ".join((kind, state, how, PLACES[place], company)) for place in together]
+        cases = [" · ".join((kind, state, pattern.name, PLACES[place], company)) for place in together]
         looks = [_Looks() for _ in together]
         stopped = ""
         try:
@@ -135,13 +135,14 @@ def _cases(bench: _Bench, kind: str, state: str, pattern: int) -> Iterator[Row]:
                 yield Row("runs to the end", case, False, None, stopped)
 
 
-def _run(bench: _Bench, kind: str, state: str, pattern: int, places: tuple[int, ...], looks: list[_Looks]) -> None:
-    engine, gamma = bench.engine, bench.engine.gamma
+def _run(bench: _Bench, kind: str, state: str, pattern: Pattern, places: tuple[int, ...], looks: list[_Looks]) -> None:
+    engine = bench.engine
+    sure = pattern if pattern.accepted is not None else [*patterns(engine)][-2]
     assert engine.drafter is not None
-    sent = engine.variant(drafter=steered(engine.drafter, bench.script, max(0, pattern)))
+    sent = engine.variant(drafter=steered(engine.drafter, bench.script, sure))
     pool = BlockPool(None, size=bench.size) if kind == "paged" else None
     natural = Sampling(seed=5, eos_token_id=None)
-    how = natural if pattern == FREE else bench.script.sampling()
+    how = natural if pattern.accepted is None else bench.script.sampling()
 
     def open_at(length: int, row: int, sampling: Sampling) -> Stream:
         left = len(bench.script.ids) - length
@@ -150,8 +151,7 @@ def _run(bench: _Bench, kind: str, state: str, pattern: int, places: tuple[int, 
 
     donors: list[Stream] = []
     if state == STATES[2]:
-        gain = pattern if pattern > 0 else gamma + 1
-        donors = [open_at(2 * bench.size - gain, 0, bench.script.sampling())]
+        donors = [open_at(2 * bench.size - 1 - (sure.accepted or 0), 0, bench.script.sampling())]
         rounds.run(donors)
         _spoil(donors, pool)
     streams = [open_at(bench.start(place, state), row, how) for row, place in enumerate(places)]
@@ -168,7 +168,7 @@ def _run(bench: _Bench, kind: str, state: str, pattern: int, places: tuple[int, 
     limit = tolerance_of(engine.target_runner)
     for stream, look in zip(streams, looks, strict=True):
         tokens = stream.sequence.tokens
-        right = bench.target if pattern != FREE else Fresh(engine.target_runner, tokens)
+        right = bench.target if pattern.accepted is not None else Fresh(engine.target_runner, tokens)
         delta = right.step(engine.target_runner, stream.sequence.cache, tokens)
         look.measure("next-step logits", delta, limit, f"after {len(tokens)} tokens")
         trace = stream.trace()
@@ -182,24 +182,23 @@ def _run(bench: _Bench, kind: str, state: str, pattern: int, places: tuple[int, 
                 look.claim("ownership", adopted == 0, f"{adopted} tokens without hidden states were adopted")
     for donor in donors:
         rounds.run([donor])
-        _look(bench, donor, pattern if pattern > 0 else 0, kind, looks[0])
+        _look(bench, donor, sure, kind, looks[0])
     for stream in (*donors, *streams):
         stream.preempt()
     if pool is not None:
         looks[0].claim("ownership", pool.in_use == 0, f"{pool.in_use} blocks are held after everybody has left")
 
 
-def _look(bench: _Bench, stream: Stream, pattern: int, kind: str, look: _Looks) -> None:
+def _look(bench: _Bench, stream: Stream, pattern: Pattern, kind: str, look: _Looks) -> None:
     """Compare one request's caches and counters with what they must be after a cycle."""
     sequence, engine = stream.sequence, bench.engine
-    tokens, gamma, cycle = sequence.tokens, engine.gamma, stream.trace().cycles[-1]
+    tokens, accepted, cycle = sequence.tokens, pattern.accepted, stream.trace().cycles[-1]
     pointer = sequence.cache.pointer
     right = pointer == len(tokens) - 1 if kind not in LOOSE else pointer <= len(tokens) - 1
     look.claim("counters", right, f"{pointer} tokens are computed and {len(tokens)} committed; the last is pending")
     length = cycle.committed_before + len(cycle.emitted)
     look.claim("counters", length == len(tokens), f"{len(tokens)} tokens are committed, the trace counts {length}")
-    if pattern != FREE:
-        accepted = pattern - 1 if pattern > 0 else gamma
+    if accepted is not None:
         look.claim(
             "forced pattern",
             cycle.accepted == accepted and len(cycle.emitted) == accepted + 1,
@@ -207,14 +206,14 @@ def _look(bench: _Bench, stream: Stream, pattern: int, kind: str, look: _Looks) 
         )
         same = tuple(tokens) == bench.script.ids[: len(tokens)]
         look.claim("forced pattern", same, "the text is not the one that the processor leaves possible")
-    target = bench.target if pattern != FREE else Fresh(engine.target_runner, tokens)
+    target = bench.target if accepted is not None else Fresh(engine.target_runner, tokens)
     look.measure("target cache", *_limited(target, sequence.cache, engine.target_runner))
     if bench.reader is not None:
-        reader = bench.reader if pattern != FREE else FreshDraft(engine, tokens)
+        reader = bench.reader if accepted is not None else FreshDraft(engine, tokens)
         delta, where = reader.distance(sequence)
         look.measure("draft cache", delta, tolerance_of(engine.target_runner), where)
     if sequence.draft is not None and bench.draft is not None and bench.draft_runner is not None:
-        draft = bench.draft if pattern != FREE else Fresh(bench.draft_runner, _spelt(engine, tokens))
+        draft = bench.draft if accepted is not None else Fresh(bench.draft_runner, _spelt(engine, tokens))
         cache = cast(Cache, getattr(sequence.draft, "cache", sequence.draft))
         drafted = stream.draft_pointer() or 0
         if drafted > len(tokens) - 1:

@@ -1,14 +1,16 @@
-"""Runs that go where they are sent: a fixed text, and a draft that is refused at a chosen place.
+"""Runs that go where they are sent: a fixed text, and drafts that stand up to a chosen place.
 
 Every request is given a processor that leaves one token possible at each position, the next one of a script. So target
 and draft say the script, whatever their caches hold, and it is known beforehand what a fresh prefill must give. A
-drafter around the engine's own then swaps one draft for another token, which the target refuses. One without a cache
+drafter around the engine's own then swaps one draft for another token, which the target refuses; in a tree it puts the
+script on the way to one node and other tokens everywhere else. One without a cache
 does not listen to processors, so the script is proposed in its place: there the target's cache is all there is to see.
 Invariant: drafts with a cache are made by the engine's own drafter in it. It does not know cache layouts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from collections.abc import Sequence as Items
 from dataclasses import dataclass, replace
 from typing import Any, cast, final
@@ -16,22 +18,30 @@ from typing import Any, cast, final
 import torch
 from torch import Tensor
 
-from specdec_teach.drafters.base import Drafter, Proposal
+from specdec_teach.drafters.base import Branching, Drafter, Proposal, most_nodes
+from specdec_teach.engine import Engine
 from specdec_teach.sampling import Sampling
 from specdec_teach.sequence import Sequence
+from specdec_teach.tree import Parents, depths, path_to
 
-__all__ = ["Script", "steered"]
+__all__ = ["Pattern", "Script", "patterns", "steered"]
+
+_FAINT = -60.0
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A text of token ids; as a processor it lets only the token at the next position through."""
+    """A text of token ids; as a processor it lets only the token at the next position through.
+
+    `soft`: the others keep a chance, too small ever to matter, so that a tree can draw siblings.
+    """
 
     ids: tuple[int, ...]
+    soft: bool = False
 
     @classmethod
-    def of(cls, length: int, vocab: int, among: Items[int] | None = None) -> Script:
+    def of(cls, length: int, vocab: int, among: Items[int] | None = None, soft: bool = False) -> Script:
         """Return `length` ids below `vocab`, or of `among`, the same ones each time, neighbours never equal.
 
         >>> Script.of(5, 64).ids
@@ -43,7 +53,7 @@ class Script:
             token = state % vocab
             ids.append((token + 1) % vocab if at and token == ids[-1] else token)
             state = (state * 48271 + 11) % (2**31 - 1)
-        return cls(tuple(ids if among is None else (among[at] for at in ids)))
+        return cls(tuple(ids if among is None else (among[at] for at in ids)), soft)
 
     def sampling(self) -> Sampling:
         """Return settings under which the script is said: temperature 1, one token possible each time."""
@@ -51,15 +61,78 @@ class Script:
 
     def __call__(self, ids_1T: Tensor, logits_1V: Tensor) -> Tensor:
         """Leave one token possible; a logit that is no number stays none."""
-        at, changed = ids_1T.shape[1], torch.full_like(logits_1V, -torch.inf)
+        at, changed = ids_1T.shape[1], torch.full_like(logits_1V, _FAINT if self.soft else -torch.inf)
         token = self.ids[at] if at < len(self.ids) else 0
         changed[:, token] = logits_1V[:, token] * 0.0
         return changed
 
 
-def steered(drafter: Drafter, script: Script, at: int) -> Drafter:
-    """Return `drafter` saying the script, but for one token in place of draft `at` of every cycle (from 1; 0: none)."""
-    return cast(Drafter, _Steered(drafter, script, at))
+@final
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """What becomes of the drafts of every cycle: `accepted` of them stand; None: whatever happens.
+
+    `at`: the draft that is refused (from 1; 0: none); of a tree of this `shape`, `node` is the last one that stands.
+    """
+
+    name: str
+    accepted: int | None
+    at: int = 0
+    shape: Parents | None = None
+    node: int = -1
+
+
+def patterns(engine: Engine) -> Iterator[Pattern]:
+    """Yield every place where the drafts of an engine can end, and last that none is chosen."""
+    drafter, gamma = engine.drafter, engine.gamma
+    if isinstance(drafter, Branching):
+        planned = getattr(drafter, "planned", lambda depth: None)(gamma)
+        shape = planned if planned is not None else _twins(gamma, most_nodes(drafter, gamma))
+        for node in range(-1, len(shape)):
+            place = f"ends at node {node + 1} of {len(shape)}"
+            yield Pattern(place, depths(shape)[node] if node >= 0 else 0, shape=shape, node=node)
+    else:
+        yield from (Pattern(f"rejected at {at}", at - 1, at) for at in range(1, gamma + 1))
+        yield Pattern("all accepted", gamma)
+    yield Pattern("none forced", None)
+
+
+def _twins(depth: int, most: int) -> Parents:
+    """Return a tree of two children a level, below the second of each level, with at most `most` nodes."""
+    return tuple(node - 1 if node % 2 == 0 else node - 2 for node in range(min(2 * depth, most)))
+
+
+def steered(drafter: Drafter, script: Script, pattern: Pattern) -> Drafter:
+    """Return `drafter` saying the script as far as `pattern` lets its drafts stand."""
+    if pattern.shape is not None:
+        return cast(Drafter, _OnTree(drafter, script, pattern.shape, path_to(pattern.shape, pattern.node)))
+    return cast(Drafter, _Steered(drafter, script, pattern.at))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _OnTree:
+    inner: Drafter
+    script: Script
+    shape: Parents
+    path: tuple[int, ...]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def propose(
+        self, sequences: Items[Sequence], counts: Items[int], hidden: Items[Tensor] | None = None
+    ) -> list[Proposal]:
+        """See `Drafter.propose`; the drafter's own tree is grown too, and then forgotten."""
+        grown = self.inner.propose(sequences, counts, hidden)
+        return [self._put(s, proposal.reach) for s, proposal in zip(sequences, grown, strict=True)]
+
+    def _put(self, sequence: Sequence, reach: int | None) -> Proposal:
+        said = [self.script.ids[len(sequence.tokens) + depth - 1] for depth in depths(self.shape)]
+        tokens = [
+            token if node in self.path else (token + 1 + node) % sequence.vocab for node, token in enumerate(said)
+        ]
+        return Proposal(tuple(tokens), None, self.shape, reach)
 
 
 @final

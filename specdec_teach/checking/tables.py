@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from specdec_kernels.errors import SpecDecError
+from specdec_teach.branches import depth
 from specdec_teach.checking.report import STOPPED, Row
 from specdec_teach.drafters.base import Drafter
 from specdec_teach.drafters.model import ModelDrafter
@@ -185,7 +186,7 @@ def caps(engine: Engine) -> Iterator[Row]:
             result: Result = both.generate(_ROUND, greedy, max_new_tokens=most)
             assert result.trace is not None
             last = most + len(_ROUND) - 1
-            wide = [c for c in result.trace.cycles if len(c.proposed) > max(0, last - c.committed_before)]
+            wide = [c for c in result.trace.cycles if depth(c) > max(0, last - c.committed_before)]
             fine = result.tokens == tuple(range(most)) and result.finish_reason == "length" and not wide
             return fine, None, f"{len(result.tokens)} tokens by {result.finish_reason}; {most} are allowed"
 

@@ -93,6 +93,10 @@ class TreeDrafter:
         twin.model_name, twin.revision, twin.context = twin._base.model_name, twin._base.revision, twin._base.context
         return twin
 
+    def planned(self, depth: int) -> Parents | None:
+        """Return the shape of a proposal of this depth where every token is possible; None where it follows chances."""
+        return None if self._shape is None else self._shape[: self.nodes(depth)]
+
     def nodes(self, depth: int) -> int:
         """See `Branching.nodes`."""
         return self.nodes_of(min(depth, self.depth))

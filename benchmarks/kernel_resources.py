@@ -62,6 +62,8 @@ POINTERS = {
     "degenerate_ptr": "*i1",
     "status_ptr": "*i64",
     "lengths_ptr": "*i64",
+    "sources_ptr": "*i64",
+    "targets_ptr": "*i64",
     "drafted_ptr": "*i64",
     "tables_ptr": "*i32",
     "counts_ptr": "*i64",
@@ -124,6 +126,7 @@ def variants() -> Iterator[Variant]:
         statistics = tiled | {"PER_ROW": True}
         yield Variant(f"softmax statistics, {dtype}", triton_softmax.statistics_kernel, statistics, dtype)
     yield Variant("append K and V, bf16", triton_cache.append_kernel, {"BLOCK": 1024}, "bf16")
+    yield Variant("move slots of K and V together, bf16", triton_cache.compact_kernel, {"BLOCK": 128}, "bf16")
     for rollback in (False, True):
         name = "roll back" if rollback else "advance"
         yield Variant(f"{name} lengths", triton_cache.move_kernel, {"ROLLBACK": rollback, "BLOCK": 32})

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from specdec_kernels.attention import paged_attention
-    from specdec_kernels.cache import advance_lengths, append_kv, rollback_lengths
+    from specdec_kernels.cache import advance_lengths, append_kv, compact_kv, rollback_lengths
     from specdec_kernels.logits import verify_chain_logits
     from specdec_kernels.verdict import Verdict
     from specdec_kernels.verify import verify_chain
@@ -21,6 +21,7 @@ __all__ = [
     "Workspace",
     "advance_lengths",
     "append_kv",
+    "compact_kv",
     "paged_attention",
     "rollback_lengths",
     "verify_chain",
@@ -33,6 +34,7 @@ _HOMES = {
     "Workspace": "workspace",
     "advance_lengths": "cache",
     "append_kv": "cache",
+    "compact_kv": "cache",
     "paged_attention": "attention",
     "rollback_lengths": "cache",
     "verify_chain": "verify",

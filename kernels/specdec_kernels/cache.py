@@ -15,7 +15,7 @@ from torch import Tensor
 from specdec_kernels import backend as backends
 from specdec_kernels.errors import InvalidInput
 
-__all__ = ["advance_lengths", "append_kv", "rollback_lengths"]
+__all__ = ["advance_lengths", "append_kv", "compact_kv", "rollback_lengths"]
 
 
 def append_kv(
@@ -54,6 +54,42 @@ def append_kv(
     index = source_BT.clamp(0, count - 1)[:, None, :, None].expand(batch, heads, slots, size)
     for cache, new in ((cache_k, new_k), (cache_v, new_v)):
         cache.copy_(torch.where(inside, new.gather(2, index), cache))
+
+
+def compact_kv(cache_k: Tensor, cache_v: Tensor, sources: Tensor, targets: Tensor, *, backend: str = "auto") -> None:
+    """Copy slots of K and V to other slots, in place, one after the other: so the kept path of a draft tree closes up.
+
+    Shapes: caches `[B, H, T, D]`, any strides; `sources`, `targets` int64 `[B, N]` on the same device. Entry j of row b
+    goes from slot `sources[b, j]` to slot `targets[b, j]`; −1, or any slot outside [0, T), in either leaves it out. In
+    a paged cache B is 1 and the slots of all requests stand behind each other. InvalidInput for shapes or dtypes that
+    do not fit.
+
+    >>> k = torch.arange(5.0).view(1, 1, 5, 1)
+    >>> compact_kv(k, k.clone(), torch.tensor([[2, 4]]), torch.tensor([[1, 2]]))
+    >>> k.flatten().tolist()
+    [0.0, 2.0, 4.0, 3.0, 4.0]
+    """
+    batch, _, slots, _ = _four(cache_k)
+    if cache_v.shape != cache_k.shape or cache_v.dtype != cache_k.dtype:
+        raise InvalidInput(
+            f"cache_v must be {cache_k.dtype} {list(cache_k.shape)}, not {cache_v.dtype} {list(cache_v.shape)}"
+        )
+    for name, tensor in (("sources", sources), ("targets", targets)):
+        if tensor.dtype != torch.int64 or tensor.shape != sources.shape or tensor.shape[:1] != (batch,):
+            raise InvalidInput(f"{name} must be int64 [B, N] = [{batch}, N], not {tensor.dtype} {list(tensor.shape)}")
+    if sources.ndim != 2:
+        raise InvalidInput(f"sources must be int64 [B, N] = [{batch}, N], not {list(sources.shape)}")
+    if backends.choose(backend, cache_k, cache_v, sources, targets) == "triton":
+        from specdec_kernels.triton_cache import compact
+
+        compact(cache_k, cache_v, sources, targets)
+        return
+    rows_B = torch.arange(batch, device=sources.device)
+    for source_B, target_B in zip(sources.T, targets.T, strict=True):
+        inside_B = (source_B >= 0) & (source_B < slots) & (target_B >= 0) & (target_B < slots)
+        rows, source, target = rows_B[inside_B], source_B[inside_B], target_B[inside_B]
+        for cache in (cache_k, cache_v):
+            cache[rows, :, target] = cache[rows, :, source]
 
 
 def advance_lengths(lengths: Tensor, accepted: Tensor, *, capacity: int, backend: str = "auto") -> None:

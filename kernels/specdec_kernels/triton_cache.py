@@ -1,4 +1,4 @@
-"""The kernels that append K and V and move lengths, all in place.
+"""The kernels that append K and V, move slots together and move lengths, all in place.
 
 Invariant: one launch, no allocation, no copy to the host; a slot outside the cache is not touched. The torch references
 stand in `specdec_kernels.cache`, which checks the arguments. It does not know what the lengths stand for.
@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-__all__ = ["append", "append_kernel", "move", "move_kernel"]
+__all__ = ["append", "append_kernel", "compact", "compact_kernel", "move", "move_kernel"]
 
 
 @triton.jit
@@ -59,6 +59,45 @@ def append_kernel(
 
 
 @triton.jit
+def compact_kernel(
+    cache_k_ptr,
+    cache_v_ptr,
+    sources_ptr,
+    targets_ptr,
+    cache_k_b,
+    cache_k_h,
+    cache_k_t,
+    cache_k_d,
+    cache_v_b,
+    cache_v_h,
+    cache_v_t,
+    cache_v_d,
+    T,
+    N,
+    D,
+    BLOCK: tl.constexpr,
+):
+    """Copy N slots of one head to others, one after the other: program (row, head, part of D). Strides in elements."""
+    # 1. Which elements of a slot this program copies: the same ones of every slot, so nobody waits for anybody.
+    row = tl.program_id(0).to(tl.int64)
+    head = tl.program_id(1).to(tl.int64)
+    d = tl.program_id(2).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    k_ptr = cache_k_ptr + row * cache_k_b + head * cache_k_h + d * cache_k_d
+    v_ptr = cache_v_ptr + row * cache_v_b + head * cache_v_h + d * cache_v_d
+    for n in range(N):
+        # 2. Where from and where to; a slot outside the cache is not touched.
+        source = tl.load(sources_ptr + row * N + n)
+        target = tl.load(targets_ptr + row * N + n)
+        fits = (source >= 0) & (source < T) & (target >= 0) & (target < T)
+        inside = (d < D) & fits
+        # 3. K, then V.
+        k = tl.load(k_ptr + source * cache_k_t, mask=inside)
+        tl.store(k_ptr + target * cache_k_t, k, mask=inside)
+        v = tl.load(v_ptr + source * cache_v_t, mask=inside)
+        tl.store(v_ptr + target * cache_v_t, v, mask=inside)
+
+
+@triton.jit
 def move_kernel(lengths_ptr, drafted_ptr, accepted_ptr, B, capacity, ROLLBACK: tl.constexpr, BLOCK: tl.constexpr):
     """Move B lengths by accepted + 1, or back by drafted − accepted, and keep them in [0, capacity]."""
     row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -81,6 +120,19 @@ def append(cache_k: Tensor, cache_v: Tensor, new_k: Tensor, new_v: Tensor, lengt
     strides = (*cache_k.stride(), *cache_v.stride(), *new_k.stride(), *new_v.stride())
     append_kernel[(batch, heads, triton.cdiv(count * size, block))](
         cache_k, cache_v, new_k, new_v, lengths.contiguous(), *strides, slots, count, size, BLOCK=block
+    )
+
+
+def compact(cache_k: Tensor, cache_v: Tensor, sources: Tensor, targets: Tensor) -> None:
+    """Launch `compact_kernel`; arguments as in `specdec_kernels.cache.compact_kv`."""
+    batch, heads, slots, size = cache_k.shape
+    count = sources.shape[1]
+    if batch * heads * count * size == 0:
+        return
+    block = min(1024, triton.next_power_of_2(size))
+    strides = (*cache_k.stride(), *cache_v.stride())
+    compact_kernel[(batch, heads, triton.cdiv(size, block))](
+        cache_k, cache_v, sources.contiguous(), targets.contiguous(), *strides, slots, count, size, BLOCK=block
     )
 
 

@@ -11,6 +11,8 @@ from typing import final
 import torch
 from torch import Tensor
 
+from specdec_kernels import compact_kv
+
 __all__ = ["SlotStore", "Slots"]
 
 Slots = slice | Tensor
@@ -52,10 +54,14 @@ class SlotStore:
         return store_k[:, :, _on(store_k, slots)], store_v[:, :, _on(store_v, slots)]
 
     def move(self, source: Tensor, target: Slots) -> None:
-        """Copy slots to other slots in every layer; all are read before the first is written."""
-        for layer in self._layers:
-            keys, values = self.get(layer, source)
-            self.put(layer, target, keys, values)
+        """Copy slots to other slots in every layer; none of the targets is a source of a later one."""
+        for layer, (keys, values) in self._layers.items():
+            if keys.is_cuda and values.device == keys.device:
+                places = torch.arange(target.start, target.stop) if isinstance(target, slice) else target
+                with torch.inference_mode():
+                    compact_kv(keys, values, source[None].to(keys.device), places[None].to(keys.device))
+            else:
+                self.put(layer, target, *self.get(layer, source))
 
     def fill(self, slots: Slots, value: float) -> None:
         """Overwrite slots of every layer with one number."""

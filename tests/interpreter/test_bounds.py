@@ -136,5 +136,8 @@ def test_cache_kernels_stay_inside(at_end: bool) -> None:
             assert moved is not None
             triton_cache.append(*caches, *new, moved)
             triton_cache.move(moved, moved.clone(), moved.clone(), 5, rollback=False)
+        for slots in ([[0, 4], [1, 2]], [[-1, 5], [9, -3]]):
+            places = [_moved(torch.tensor(slots), at_end), _moved(torch.tensor(slots).flip(1), at_end)]
+            triton_cache.compact(*caches, *places)  # type: ignore[arg-type]
 
     assert _in_child(work) == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from specdec_kernels import advance_lengths, append_kv, rollback_lengths
+from specdec_kernels import advance_lengths, append_kv, compact_kv, rollback_lengths
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
@@ -40,3 +40,30 @@ def test_lengths() -> None:
         rollback_lengths(moved[3], drafted, accepted, capacity=31, backend="triton")
         assert torch.equal(moved[0], moved[1])
         assert torch.equal(moved[2], moved[3])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("strided", [False, True])
+def test_compact(dtype: torch.dtype, strided: bool) -> None:
+    """Paths of several lengths, one that stays, slots outside, and caches that lie as [B, T, H, D]."""
+    generator = torch.Generator().manual_seed(3)
+    shape = (3, 9, 2, 5) if strided else (3, 2, 9, 5)
+    caches = [torch.randn(shape, generator=generator).to(dtype) for _ in range(2)]
+    if strided:
+        caches = [x.transpose(1, 2) for x in caches]
+    twins = [x.clone() for x in caches]
+    sources = torch.tensor([[3, 5, 8], [1, 2, -1], [9, 4, 0]])
+    targets = torch.tensor([[2, 3, 4], [1, 2, 3], [0, -1, 12]])
+    compact_kv(*caches, sources, targets, backend="torch")
+    compact_kv(*twins, sources, targets, backend="triton")
+    for cache, twin in zip(caches, twins, strict=True):
+        assert torch.equal(cache, twin)
+
+
+def test_compact_in_order() -> None:
+    """An entry reads what an earlier one has written, in both."""
+    one, two = torch.arange(6.0).view(1, 1, 6, 1), torch.arange(6.0).view(1, 1, 6, 1)
+    slots = torch.tensor([[5, 1, 2]]), torch.tensor([[1, 2, 3]])
+    compact_kv(one, one.clone(), *slots, backend="torch")
+    compact_kv(two, two.clone(), *slots, backend="triton")
+    assert one.flatten().tolist() == two.flatten().tolist() == [0, 5, 5, 5, 4, 5]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
+import specdec_teach as sd
 from specdec_teach.caches import BlockPool, ContiguousCache, PagedCache, new_cache
 from specdec_teach.decoder import CompactDecoder
 from specdec_teach.paged import PagedRows
 from specdec_teach.stash import Stash
+from specdec_teach.tree import Parents, levels
 
 from ..engine.test_decoder import model_of
 
@@ -41,6 +43,49 @@ def test_the_kernel_reads_what_a_gather_reads(name: str, size: int) -> None:
                     assert torch.allclose(left[0], right[0], atol=2e-5)
 
 
+@pytest.mark.parametrize(("name", "size"), [("llama", 16), ("mistral, window", 4)])
+def test_trees_of_several_rows(name: str, size: int) -> None:
+    """Rows with different trees, one with a chain, one that feeds committed tokens before its tree; a path stays."""
+    model = model_of(name)
+    ways = [CompactDecoder(model, backend) for backend in ("triton", "torch")]
+    pools = [BlockPool(64, size=size) for _ in ways]
+    rows = [[PagedCache(pool, 48) for _ in range(3)] for pool in pools]
+    trees: list[Parents | None] = [(-1, -1, 0, 2, 1), None, levels((3, 2))]
+    kept = [[2, 3], [], [1, 6]]
+    random = torch.Generator().manual_seed(size)
+    with torch.inference_mode():
+        for lacking in (3, 1, 6):
+            chains = [lacking, 4, 1]
+            counts = [n + len(tree or ()) for n, tree in zip(chains, trees, strict=True)]
+            feeds = [torch.randint(64, (count,), generator=random).tolist() for count in counts]
+            logits = []
+            for way, caches in zip(ways, rows, strict=True):
+                for cache, feed in zip(caches, feeds, strict=True):
+                    cache.reserve(len(feed))
+                for cache in caches:
+                    cache.poison()
+                logits.append(way(caches, feeds, counts, trees=trees))
+                for cache, count, chain, path in zip(caches, counts, chains, kept, strict=True):
+                    start = cache.pointer + chain
+                    cache.advance(count)
+                    cache.compact(start, [start + node for node in path])
+            for ours, theirs in zip(*logits, strict=True):
+                assert torch.allclose(ours, theirs, atol=2e-5)
+            for ours, theirs in zip(*rows, strict=True):
+                for left, right in zip(ours.contents(), theirs.contents(), strict=True):
+                    assert torch.allclose(left[0], right[0], atol=2e-5)
+
+
+def test_an_engine_with_the_kernels_drafts_trees() -> None:
+    """Greedy text with trees is the plain text, over one contiguous cache and over blocks."""
+    target, near = sd.testing.tiny_llama(), sd.testing.tiny_llama(noise=0.08)
+    for cache in ("contiguous", "paged"):
+        drafter = sd.TreeDrafter(sd.ModelDrafter(near), (2, 2))
+        engine = sd.Engine(target, drafter=drafter, gamma=2, cache=cache, backend="triton", block_size=4)
+        plain = sd.Engine(target).generate([1, 2, 3], sd.Sampling.greedy(), max_new_tokens=12, speculate=False)
+        assert engine.generate([1, 2, 3], sd.Sampling.greedy(), max_new_tokens=12).tokens == plain.tokens
+
+
 def test_a_contiguous_cache_is_one_block() -> None:
     """Its shapes never change while the text grows; a rewind changes a length and nothing else."""
     model = model_of("mistral, window")
@@ -66,6 +111,8 @@ def test_what_the_kernel_is_not_asked_for() -> None:
     assert PagedRows.of([one], [16], device) is not None
     assert PagedRows.of([one], [17], device) is None
     assert PagedRows.of([one, other], [2, 2], device) is None
+    assert PagedRows.of([one], [17], device, [(-1, -1)]) is not None
+    assert PagedRows.of([one], [1], device, [(-1, -1)]) is None  # a node that is in the cache is seen by some only
     flat = [ContiguousCache(8), ContiguousCache(8)]
     assert PagedRows.of(flat[:1], [2], device) is not None
     assert PagedRows.of(flat, [2, 2], device) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from specdec_kernels import advance_lengths, append_kv, rollback_lengths
+from specdec_kernels import advance_lengths, append_kv, compact_kv, rollback_lengths
 from specdec_kernels.errors import InvalidInput
 
 
@@ -59,3 +59,29 @@ def test_refusals() -> None:
         append_kv(cache, cache.clone(), new, new, lengths.int())
     with pytest.raises(InvalidInput, match="contiguous"):
         advance_lengths(torch.zeros(4, dtype=torch.int64)[::2], lengths, capacity=4)
+
+
+def test_compact_keeps_a_path_and_leaves_the_rest() -> None:
+    """Slot by slot against plain indexing; −1 and slots outside are left out."""
+    generator = torch.Generator().manual_seed(4)
+    old = [torch.randn(2, 2, 8, 3, generator=generator) for _ in range(2)]
+    caches = [cache.clone() for cache in old]
+    compact_kv(*caches, torch.tensor([[3, 6], [8, 5]]), torch.tensor([[2, 3], [0, -1]]))
+    for cache, before in zip(caches, old, strict=True):
+        assert torch.equal(cache[0, :, 2:4], before[0][:, [3, 6]])
+        assert torch.equal(cache[0, :, [0, 1, 4, 5, 6, 7]], before[0][:, [0, 1, 4, 5, 6, 7]])
+        assert torch.equal(cache[1], before[1])
+
+
+def test_compact_refuses_what_does_not_fit() -> None:
+    k, slots = torch.zeros(2, 1, 4, 1), torch.zeros(2, 1, dtype=torch.int64)
+    for arguments in (
+        (k, k[:1], slots, slots),
+        (k, k.double(), slots, slots),
+        (k, k, slots.int(), slots),
+        (k, k, slots, slots[:, :0]),
+        (k, k, slots[:1], slots[:1]),
+        (k[0], k[0], slots, slots),
+    ):
+        with pytest.raises(InvalidInput):
+            compact_kv(*arguments)

@@ -91,3 +91,31 @@ def test_equal_runs_and_empty_ones_say_so(page: Any, recorded: Any, tmp_path: Pa
     for key in ("d", "c", "End", "Shift+ArrowLeft", "Space"):
         page.keyboard.press(key)
     assert recorded.errors == []
+
+
+# A second view of the same model beside the first one of a page.
+TWICE = """async () => {
+  const text = (id) => document.getElementById(id).textContent;
+  const url = URL.createObjectURL(new Blob([text("player")], { type: "text/javascript" }));
+  const { mount, memory } = await import(url), main = document.querySelector("main");
+  main.replaceChildren();
+  const store = memory({ pair: JSON.parse(text("pair")), step: 0, clock: "forwards" });
+  for (let i = 0; i < 2; i++) mount(main.appendChild(document.createElement("div")), store);
+}"""
+
+
+def test_two_views_of_one_model_share_step_and_clock(page: Any, recorded: Any, tmp_path: Path) -> None:
+    open_page(page, tmp_path, CASES["mixed"].compare(CASES["plain"]))
+    page.evaluate(TWICE)
+    one, two = page.locator(ROOT).nth(0), page.locator(ROOT).nth(1)
+    for key in ("ArrowRight", "c", "ArrowRight", "ArrowRight", "ArrowRight"):
+        one.press(key)
+    page.wait_for_timeout(200)
+    assert two.locator("[aria-label='clock']").input_value() == "seconds"
+    assert two.get_attribute("data-step") == one.get_attribute("data-step") != "0"
+    assert two.locator(".cycle").inner_text() == one.locator(".cycle").inner_text()
+    two.press("c")
+    page.wait_for_timeout(200)
+    assert one.locator("[aria-label='clock']").input_value() == "forwards"
+    assert one.locator(".cycle").inner_text() == two.locator(".cycle").inner_text()
+    assert recorded.errors == []

@@ -151,7 +151,7 @@ export const mount = reading("pair", ({ runs }) => runs.map(refusal).find(Boolea
     const standing = moments[at].steps[0];
     deck.stop();
     clock = clockPick.value = next;
-    store.set("clock", clock);
+    if (store.get("clock") !== clock) store.set("clock", clock);
     moments = ticks(runs, clock);
     show(moments.findIndex(({ steps }) => steps[0] >= standing));
   }
@@ -200,7 +200,7 @@ export const mount = reading("pair", ({ runs }) => runs.map(refusal).find(Boolea
 
   const offs = [
     watchTheme(root, host), saved.cancel, deck.stop, ...sides.map((side) => side.lanes.close),
-    store.on("pair", () => { deck.stop(); load(); }), store.on("step", () => { if (store.get("step") !== at) show(store.get("step"), true); }),
+    store.on("pair", () => { deck.stop(); load(); }), store.on("clock", () => { if (store.get("clock") !== clock) turn(store.get("clock")); }), store.on("step", () => { if (store.get("step") !== at) show(store.get("step"), true); }),
   ];
   load();
   return () => {

@@ -16,7 +16,10 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Ids", "Passages"]
+__all__ = ["MOST", "Ids", "Passages"]
+
+MOST = 4096
+"""At how many places of a passage a look-up looks at most: the last ones."""
 
 Ids = NDArray[np.int32]
 _CLOSE = np.array([-1], dtype=np.int32)
@@ -47,7 +50,7 @@ class Passages:
     def behind(self, tokens: Items[int], shortest: int) -> Ids:
         """Return the places behind the longest end of `tokens` that is known, `shortest` tokens or more.
 
-        At most `depth` tokens are compared. An end that is known where a text closes has no token behind it there.
+        At most `depth` tokens are compared, and at most the last 4,096 places are returned. An end that is known where a text closes has no token behind it there.
         """
         low, high = shortest - 1, min(len(tokens), self._depth)
         places = self._order[:0]
@@ -55,7 +58,7 @@ class Passages:
             size = (low + high + 1) // 2
             found = self._places(list(tokens[len(tokens) - size :]))
             low, high, places = (size, high, found) if len(found) else (low, size - 1, places)
-        return places
+        return places if len(places) <= MOST else np.partition(places, -MOST)[-MOST:]
 
     def _places(self, wanted: list[int]) -> Ids:
         """Return every place behind `wanted` that has a token."""

@@ -34,7 +34,7 @@ class RetrievalDrafter:
 
     `corpus`: texts (`tokenizer` is then needed) or lists of ids. The longest match wins, of `longest` to `shortest`
     tokens; of the tokens that stand behind its places the most frequent one, and of equally frequent ones the one that
-    stands last, newer texts being later. Places where another token stands are left behind, and the next draft is
+    stands last, newer texts being later; the last 4,096 places are counted. Places where another token stands are left behind, and the next draft is
     chosen among the others. Nothing is proposed where nothing matches, or where all texts end.
 
     `remember` adds texts, the outputs of this engine say; nothing else does. At most `max_tokens` tokens are kept, the

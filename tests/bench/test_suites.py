@@ -109,8 +109,11 @@ def test_drafters(target: str | None) -> None:
     report = suite("drafters", target=target)
     everybody = set(sd.drafters_for(TINY if target is None else sd.Pair(TARGET, None, tokenizer)))
     assert all(check.holds for check in report.checks)
-    assert [race.name for race in report.races] == ["story", "copying", "list"]
-    for race in report.races:
+    *kinds, long = report.races
+    assert [race.name for race in kinds] == ["story", "copying", "list"]
+    assert {one.name.split(",")[0] for one in long.candidates} == {"ngram", "retrieval"}
+    assert long.name == "looking up behind 32,768 tokens"
+    for race in kinds:
         fares = {fare.drafter: fare for fare in report.fares if fare.race == race.name}
         assert fares.keys() == everybody
         assert {one.name for one in race.candidates} == {"plain", *(f"{n} γ={f.gamma}" for n, f in fares.items())}

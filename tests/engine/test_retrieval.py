@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import specdec_teach as sd
+from specdec_teach.drafters.passages import MOST
 
 from ..checks import P4, greedy_equals_plain, logs
 
@@ -86,6 +87,13 @@ def test_a_loop_deeper_than_the_array_is_sorted() -> None:
     """Places that agree in more tokens than were compared are told apart when drafts get there."""
     texts = [[3, *[1] * 20, tail] for tail in (6, 5, 6)]
     assert sd.RetrievalDrafter(texts, longest=2).look_up([3, 1], 40) == [*[1] * 19, 6]
+
+
+def test_the_last_places_are_counted_where_there_are_too_many() -> None:
+    drafter = sd.RetrievalDrafter([[2, 5, 9] * 6000, [2, 6, 9] * (MOST // 2 + 1)])
+    assert drafter.look_up([2], 2) == [6, 9]
+    assert len(drafter._view().passages.behind([2], 1)) == MOST
+    assert sd.RetrievalDrafter([[2, 5, 9] * 6000, [2, 6, 9] * (MOST // 2 - 1)]).look_up([2], 1) == [5]
 
 
 def test_the_oldest_is_forgotten_first() -> None:

@@ -1,13 +1,14 @@
 """Every drafter that a pair has, against plain decoding: on stories, on text that invites copying, and on lists.
 
 For each kind of prompt, every drafter first finds its best γ in rounds that are not reported; then all take turns with
-plain decoding, each at its best. What is slower than plain stays in the report. Invariant: in a race all have the same
-target, prompts, sampling and number of tokens. It does not know how anybody drafts.
+plain decoding, each at its best. What is slower than plain stays in the report. Last comes what a look-up costs behind
+a long text, without any model. Invariant: in a race all have the same target, prompts, sampling and number of tokens.
+It does not know how anybody drafts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence as Items
 from dataclasses import dataclass, field, replace
 from typing import final
 
@@ -19,18 +20,25 @@ from specdec_teach.bench.race import Done, Pace, Work
 from specdec_teach.bench.records import Candidate, Check, Fare, Race, Report
 from specdec_teach.bench.setting import SMALL, Options, Say, load, new_engine, report, sampling
 from specdec_teach.bench.task import KINDS, Task, agreement, ids_of
+from specdec_teach.caches import new_cache
+from specdec_teach.drafters.base import Drafter
+from specdec_teach.drafters.ngram import NgramDrafter
 from specdec_teach.drafters.retrieval import RetrievalDrafter
 from specdec_teach.engine import Engine
 from specdec_teach.lineup import drafters_for
+from specdec_teach.noise import GreedyNoise
 from specdec_teach.pairs import Pair
+from specdec_teach.policy import Policy
 from specdec_teach.result import Stats
+from specdec_teach.sequence import Sequence
 
 __all__ = ["run"]
 
 _GAMMAS = (2, 4, 8)
 _HEAT = 0.8
 _EARLIER = 1_000
-_Prompts = Sequence[list[int]]
+_LONG, _DRAFTS, _TURNS = 32_768, 8, 20
+_Prompts = Items[list[int]]
 
 
 def run(options: Options, say: Say) -> Report:
@@ -59,7 +67,31 @@ def run(options: Options, say: Say) -> Report:
         against = {"plain": tuple(ours.candidate(best[name], name).name for name in engines)}
         races.append(race.run(kind, "token", works, against, options.pace(40.0), tolerance=0.25))
         fares += [one.fare(name, races[-1]) for name, one in entries.items()]
+    say("looking up behind a long text")
+    races.append(race.run(f"looking up behind {_LONG:,} tokens", "proposal", _long(), {}, options.pace(4.0)))
     return report("drafters", options, pair, races, tokens=task.tokens, checks=checks, notes=notes, fares=fares)
+
+
+def _long() -> dict[Candidate, Work]:
+    """Return the work of lookup drafters, alone, behind (or among) a long text of many tokens, and of one repeated."""
+    texts = {"many tokens": [at * at % 251 for at in range(_LONG)], "one token": [7] * _LONG}
+    works: dict[Candidate, Work] = {}
+    for kind, text in texts.items():
+        for drafter in (NgramDrafter(), RetrievalDrafter([text])):
+            works[Candidate(f"{drafter.name}, {kind}", "ours", f"{_DRAFTS} drafts")] = _looking(drafter, text)
+    return works
+
+
+def _looking(drafter: Drafter, text: list[int]) -> Work:
+    sequence = Sequence(text, Policy(sampling(0.0, 0)), GreedyNoise(), new_cache("contiguous", len(text)), _LONG)
+    drafter.reset(sequence, len(text))
+
+    def act(seed: int) -> Done:
+        for _ in range(_TURNS):
+            drafter.propose([sequence], [_DRAFTS])
+        return Done(_TURNS)
+
+    return act
 
 
 @final
@@ -108,7 +140,7 @@ class _Entry:
 
 
 def _best(
-    engines: dict[str, Engine], prompts: _Prompts, task: Task, gammas: Sequence[int], options: Options
+    engines: dict[str, Engine], prompts: _Prompts, task: Task, gammas: Items[int], options: Options
 ) -> dict[str, int]:
     """Return for each drafter the γ that it was quickest at."""
     entries = {

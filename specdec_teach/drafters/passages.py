@@ -50,7 +50,8 @@ class Passages:
     def behind(self, tokens: Items[int], shortest: int) -> Ids:
         """Return the places behind the longest end of `tokens` that is known, `shortest` tokens or more.
 
-        At most `depth` tokens are compared, and at most the last 4,096 places are returned. An end that is known where a text closes has no token behind it there.
+        At most `depth` tokens are compared, and at most the last 4,096 places are returned. An end that is known where
+        a text closes has no token behind it there.
         """
         low, high = shortest - 1, min(len(tokens), self._depth)
         places = self._order[:0]

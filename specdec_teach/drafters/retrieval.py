@@ -33,9 +33,9 @@ class RetrievalDrafter:
     """Proposes what followed, in other texts, the longest end of this one that they hold.
 
     `corpus`: texts (`tokenizer` is then needed) or lists of ids. The longest match wins, of `longest` to `shortest`
-    tokens; of the tokens that stand behind its places the most frequent one, and of equally frequent ones the one that
-    stands last, newer texts being later; the last 4,096 places are counted. Places where another token stands are left behind, and the next draft is
-    chosen among the others. Nothing is proposed where nothing matches, or where all texts end.
+    tokens; of the tokens that stand behind its places (the last 4,096 of them) the most frequent one, and of equally
+    frequent ones the one that stands last, newer texts being later. Places where another token stands are left behind,
+    and the next draft is chosen among the others. Nothing is proposed where nothing matches, or where all texts end.
 
     `remember` adds texts, the outputs of this engine say; nothing else does. At most `max_tokens` tokens are kept, the
     oldest texts are forgotten first (the corpus is older than all that is remembered), and a text that is longer than

@@ -14,6 +14,7 @@ from specdec_teach.drafters.early import EarlyExitDrafter
 from specdec_teach.drafters.model import ModelDrafter
 from specdec_teach.drafters.ngram import NgramDrafter
 from specdec_teach.drafters.retrieval import RetrievalDrafter
+from specdec_teach.drafters.tree import TreeDrafter
 from specdec_teach.pairs import EMBEDDED, Pair
 
 __all__ = ["drafters_for"]
@@ -67,5 +68,12 @@ def _exits(pair: Pair) -> Made:
     return {"early-exit": EarlyExitDrafter.of(pair)} if pair.target.config.name_or_path == EMBEDDED else {}
 
 
-_FAMILIES: tuple[Callable[[Pair], Made], ...] = (_models, _exits, _lookup)
+def _trees(pair: Pair) -> Made:
+    """Return trees that grow from a smaller model with the target's own tokenizer."""
+    if pair.draft is None or pair.draft_tokenizer is not None:
+        return {}
+    return {"tree": TreeDrafter(ModelDrafter(pair.draft))}
+
+
+_FAMILIES: tuple[Callable[[Pair], Made], ...] = (_models, _trees, _exits, _lookup)
 """Each returns the drafters of one kind that a pair has weights for, in the order in which they are shown."""

@@ -156,7 +156,7 @@ class Count:
 @final
 @dataclass(frozen=True, slots=True)
 class Fare:
-    """How a drafter fared in a race at one γ, over all its turns.
+    """How a drafter fared in a race at one γ (None: a planned one), over all its turns.
 
     `alpha`: drafts accepted of those that were judged, None where none was made. `tokens_per_forward`: of the target.
     `draft_share`: of the seconds of its cycles. `microseconds`: of drafting in a cycle. `ratio`: times as
@@ -165,7 +165,7 @@ class Fare:
 
     race: str
     drafter: str
-    gamma: int
+    gamma: int | None
     alpha: float | None
     tokens_per_forward: float
     draft_share: float

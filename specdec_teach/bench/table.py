@@ -94,7 +94,8 @@ def _fares(kind: str, fares: list[Fare]) -> Table:
     for one in sorted(fares, key=lambda one: -one.ratio):
         alpha = "–" if one.alpha is None else f"{one.alpha:.3f}"
         cost = f"{one.draft_share:.1%}", f"{one.microseconds:,.0f}"
-        table.add_row(one.drafter, str(one.gamma), alpha, f"{one.tokens_per_forward:.2f}", *cost, f"{one.ratio:.2f}")
+        gamma = "auto" if one.gamma is None else str(one.gamma)
+        table.add_row(one.drafter, gamma, alpha, f"{one.tokens_per_forward:.2f}", *cost, f"{one.ratio:.2f}")
     return table
 
 

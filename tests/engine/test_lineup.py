@@ -8,7 +8,7 @@ import specdec_teach as sd
 
 TARGET, NEAR = sd.testing.tiny_llama(), sd.testing.tiny_llama(noise=0.08)
 LOOKUP = {"ngram", "retrieval"}
-OF_A_MODEL = {"model", "model-argmax"}
+OF_A_MODEL = {"model", "model-argmax", "tree"}
 
 
 def test_names_stand_for_what_there_are_weights_for(pair: sd.Pair) -> None:
@@ -17,9 +17,11 @@ def test_names_stand_for_what_there_are_weights_for(pair: sd.Pair) -> None:
     assert sd.drafters_for(sd.Pair(TARGET, None, None)).keys() == LOOKUP
 
 
-def test_a_name_is_the_name_in_a_trace(pair: sd.Pair) -> None:
-    for name, drafter in sd.drafters_for(pair).items():
-        assert drafter.name == name
+def test_a_trace_tells_all_of_them_apart(pair: sd.Pair) -> None:
+    made = sd.drafters_for(pair)
+    assert len({drafter.name for drafter in made.values()}) == len(made)
+    for name in ("model", "model-argmax", "ngram", "retrieval"):
+        assert made[name].name == name
 
 
 def test_every_call_makes_its_own() -> None:
@@ -37,7 +39,7 @@ def test_every_drafter_leaves_the_greedy_text_alone(pair: sd.Pair) -> None:
         assert found.stats.drafted > 0, name
 
 
-@pytest.mark.parametrize("name", ["model", "model-argmax", "ngram", "retrieval"])
+@pytest.mark.parametrize("name", ["model", "model-argmax", "tree", "ngram", "retrieval"])
 def test_a_drafter_is_made_the_same_each_time(pair: sd.Pair, name: str) -> None:
     """Two calls, one text: nothing in a drafter depends on when it was made."""
     first, second = (

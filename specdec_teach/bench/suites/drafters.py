@@ -1,9 +1,10 @@
 """Every drafter that a pair has, against plain decoding: on stories, on text that invites copying, and on lists.
 
 For each kind of prompt, every drafter first finds its best γ in rounds that are not reported; then all take turns with
-plain decoding, each at its best. What is slower than plain stays in the report. Last comes what a look-up costs behind
-a long text, without any model. Invariant: in a race all have the same target, prompts, sampling and number of tokens.
-It does not know how anybody drafts.
+plain decoding, each at its best γ and at the one that is planned for it. What is slower than plain stays in the report.
+Last comes what a look-up costs behind a long text, without any model.
+Invariant: in a race all have the same target, prompts, sampling and number of tokens. It does not know how anybody
+drafts.
 """
 
 from __future__ import annotations
@@ -59,14 +60,18 @@ def run(options: Options, say: Say) -> Report:
     for kind, prompts in kinds.items():
         say(f"{kind}: {len(engines)} drafters look for their γ")
         best = _best(engines, prompts, task, gammas, options)
-        entries = {name: _Entry(engines[name], best[name], prompts, task) for name in engines}
+        entries: dict[tuple[str, int | str], _Entry] = {
+            (name, gamma): _Entry(engine, gamma, prompts, task)
+            for name, engine in engines.items()
+            for gamma in (best[name], "auto")
+        }
         plain = _Entry(next(iter(engines.values())), 0, prompts, task)
         say(f"{kind}: they take turns")
         works: dict[Candidate, Work] = {ours.candidate(0): plain.act}
-        works |= {ours.candidate(best[name], name): one.act for name, one in entries.items()}
-        against = {"plain": tuple(ours.candidate(best[name], name).name for name in engines)}
+        works |= {ours.candidate(gamma, name): one.act for (name, gamma), one in entries.items()}
+        against = {"plain": tuple(ours.candidate(gamma, name).name for name, gamma in entries)}
         races.append(race.run(kind, "token", works, against, options.pace(40.0), tolerance=0.25))
-        fares += [one.fare(name, races[-1]) for name, one in entries.items()]
+        fares += [one.fare(name, races[-1]) for (name, _), one in entries.items()]
     say("looking up behind a long text")
     races.append(race.run(f"looking up behind {_LONG:,} tokens", "proposal", _long(), {}, options.pace(4.0)))
     return report("drafters", options, pair, races, tokens=task.tokens, checks=checks, notes=notes, fares=fares)
@@ -97,10 +102,10 @@ def _looking(drafter: Drafter, text: list[int]) -> Work:
 @final
 @dataclass(slots=True)
 class _Entry:
-    """One drafter at one γ (0: plain decoding), and what its requests came to."""
+    """One drafter at one γ (0: plain decoding) or a planned one, and what its requests came to."""
 
     engine: Engine
-    gamma: int
+    gamma: int | str
     prompts: _Prompts
     task: Task
     stats: list[Stats] = field(default_factory=list)
@@ -111,7 +116,7 @@ class _Entry:
         for ids in self.prompts:
             how = sampling(self.task.temperature, seed)
             result = self.engine.generate(
-                ids, how, max_new_tokens=self.task.tokens, gamma=self.gamma, speculate=self.gamma > 0, trace=False
+                ids, how, max_new_tokens=self.task.tokens, gamma=self.gamma, speculate=self.gamma != 0, trace=False
             )
             tokens += len(result.tokens)
             self.stats.append(result.stats)
@@ -130,7 +135,7 @@ class _Entry:
         return Fare(
             race=found.name,
             drafter=name,
-            gamma=self.gamma,
+            gamma=None if isinstance(self.gamma, str) else self.gamma,
             alpha=total["accepted"] / judged if judged else None,
             tokens_per_forward=emitted / cycles,
             draft_share=spent["draft"] / sum(spent.values()),

@@ -62,6 +62,9 @@ def test_what_is_shared() -> None:
     wide = bridge.widen(torch.tensor([[10.0, 11.0, 12.0, 13.0, 14.0]]), 6)
     assert wide.tolist() == [[13.0, 11.0, -torch.inf, 10.0, -torch.inf, -torch.inf]]
     assert Bridge(ABCD, DBXA, 3).shared == (1, 3)  # the draft model has no id 3
+    twice = words("<unk>", "▁x", " x")
+    assert Bridge(words("y", " x"), twice, 3).spell([1]) == [1]  # of two that are written alike, the lowest
+    assert Bridge(twice, words("y", " x"), 2).shared == (1,)
 
 
 def test_other_tokens_are_written() -> None:

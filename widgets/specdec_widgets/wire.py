@@ -140,6 +140,7 @@ class Meta(TypedDict):
     lossless: bool | None
     forced: NotRequired[int | None]
     backend: NotRequired[str]
+    planner: NotRequired[str | None]
     eos: NotRequired[list[int]]
 
 

@@ -137,6 +137,7 @@
  * @property {boolean|null} lossless
  * @property {number|null} [forced]
  * @property {string} [backend]
+ * @property {string|null} [planner]
  * @property {number[]} [eos]
  */
 

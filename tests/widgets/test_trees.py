@@ -9,6 +9,12 @@ import pytest
 
 from specdec_kernels.errors import InvalidInput
 from specdec_teach import tree as shapes
+from specdec_teach.drafters.model import ModelDrafter
+from specdec_teach.drafters.tree import TreeDrafter
+from specdec_teach.engine import Engine
+from specdec_teach.sampling import Sampling
+from specdec_teach.testing import tiny_llama
+from specdec_widgets.rounds import round_of
 from specdec_widgets.svg import COLORS
 from specdec_widgets.trees import leaf_rows, mask, places, sentence, tree_of
 from specdec_widgets.words import num
@@ -82,3 +88,17 @@ def test_a_cycle_without_a_tree_is_refused_by_name() -> None:
     with pytest.raises(InvalidInput, match="a tree: 1"):
         tree_of(TREES["typical"], 0)
     assert TREES["typical"].tree(1) == tree_of(TREES["typical"], 1)
+
+
+def test_a_tree_that_the_engine_grew_and_judged() -> None:
+    target, draft = tiny_llama(1, vocab=48), tiny_llama(1, vocab=48, noise=0.3)
+    engine = Engine(target, drafter=TreeDrafter(ModelDrafter(draft), (2, 2, 1)), gamma=3)
+    trace = engine.generate([1, 2, 3], Sampling(temperature=0.9, seed=2), max_new_tokens=24).trace
+    assert trace is not None
+    grown = [cycle for cycle in trace.cycles if cycle.parents]
+    assert len(grown) > 3
+    for cycle in grown:
+        picture = tree_of(trace, cycle.index)
+        frame(picture)
+        assert len(picture.table.splitlines()) == len(cycle.proposed) + 1
+        frame(round_of(trace, cycle.index))

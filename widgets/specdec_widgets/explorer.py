@@ -116,6 +116,7 @@ def _figure(ledger: Ledger, points: Sequence[Measured], dark: bool) -> dict[str,
     z = ledger.rows(GAMMAS)
     ridge = _ridge(ledger)
     predicted = [ledger.speed_up(p.alpha, p.gamma) for p in points]
+    inks = ["#ffffff" if gain > 3 else "#1d2126" for gain in predicted]  # what reads on the surface
     axis = {
         "linecolor": line,
         "ticks": "outside",
@@ -146,7 +147,7 @@ def _figure(ledger: Ledger, points: Sequence[Measured], dark: bool) -> dict[str,
         "text": [f"{p.speed_up:.2f}" for p in points], "textposition": "bottom center", "name": "measured",
         "customdata": [[p.speed_up, q] for p, q in zip(points, predicted, strict=True)],
         "hovertemplate": "γ = %{x}, α = %{y:.2f}<br>measured %{customdata[0]:.2f} ×, "
-        "predicted %{customdata[1]:.2f} ×<extra></extra>", "textfont": {"color": "#1d2126"},
+        "predicted %{customdata[1]:.2f} ×<extra></extra>", "textfont": {"color": inks},
         "marker": {"symbol": "diamond", "size": 13, "color": "#e69f00", "line": {"color": "#1d2126", "width": 1.2}},
     }  # fmt: skip
     here = {

@@ -196,8 +196,8 @@ def _committed(c: Canvas, cycle: Cycle, cols: _Columns, y: float) -> None:
 
 def _table(cycle: Cycle, drafts: list[str]) -> str:
     wide = max(5, *(columns(d) for d in drafts)) if drafts else 5
-    lines = [f"  {'draft':<{wide}}    q    p    u  verdict"]
+    lines = [f"  {'draft':<{wide}}      q      p      u  verdict"]
     for d, name in zip(cycle.decisions, drafts, strict=True):
         text = name + " " * (wide - columns(name))
-        lines.append(f"{d.position} {text} {num(d.q):>4} {num(d.p):>4} {num(d.u):>4}  {VERDICT[d.status]}")
+        lines.append(f"{d.position} {text} {num(d.q):>6} {num(d.p):>6} {num(d.u):>6}  {VERDICT[d.status]}")
     return "\n".join([*lines, f"committed: {plural(len(cycle.emitted), 'token')}"])

@@ -50,11 +50,11 @@ def identity(
     300 or more; tokens without room are one group called "rest". InvalidInput for anything else.
 
     >>> print(identity([0.6, 0.3, 0.1], [0.2, 0.5, 0.3], labels=["a", "b", "c"]).table)
-    token   min(p, q)  [p − q]₊    p    q
-    a             .20       .40  .60  .20
-    b             .30         0  .30  .50
-    c             .10         0  .10  .30
-    all           .60       .40 1.00 1.00
+    token   min(p, q)  [p − q]₊      p      q
+    a             .20       .40    .60    .20
+    b             .30         0    .30    .50
+    c             .10         0    .10    .30
+    all           .60       .40   1.00   1.00
     """
     target, draft = _law("p", p), _law("q", q)
     if len(target) != len(draft):
@@ -143,10 +143,10 @@ def _name(share: Share) -> str:
 def _table(shares: list[Share]) -> str:
     wide = max(7, *(columns(s.label) for s in shares))
     total = Share("all", *(sum(getattr(s, key) for s in shares) for key in ("accepted", "corrected", "q")))
-    lines = [f"{'token':<{wide}} min(p, q)  [p − q]₊    p    q"]
+    lines = [f"{'token':<{wide}} min(p, q)  [p − q]₊      p      q"]
     for s in [*shares, total]:
         name = s.label + " " * (wide - columns(s.label))
-        lines.append(f"{name} {num(s.accepted):>9} {num(s.corrected):>9} {num(s.p):>4} {num(s.q):>4}")
+        lines.append(f"{name} {num(s.accepted):>9} {num(s.corrected):>9} {num(s.p):>6} {num(s.q):>6}")
     return "\n".join(lines)
 
 

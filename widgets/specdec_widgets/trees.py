@@ -233,8 +233,8 @@ def _mask(c: Canvas, parents: Sequence[int], path: Sequence[int], x: float, y: f
 
 def _table(cycle: Cycle, drafts: Sequence[str]) -> str:
     wide = max([5, *map(columns, drafts)])
-    lines = [f" # under {'draft':<{wide}}    q    p    u  verdict"]
+    lines = [f" # under {'draft':<{wide}}      q      p      u  verdict"]
     for node, (d, name, parent) in enumerate(zip(cycle.decisions, drafts, cycle.parents or (), strict=True), 1):
         text = name + " " * (wide - columns(name))
-        lines.append(f"{node:>2} {parent + 1:>5} {text} {num(d.q):>4} {num(d.p):>4} {num(d.u):>4}  {VERDICT[d.status]}")
+        lines.append(f"{node:>2} {parent + 1:>5} {text} {num(d.q):>6} {num(d.p):>6} {num(d.u):>6}  {VERDICT[d.status]}")
     return "\n".join(lines)

@@ -11,6 +11,7 @@ import pytest
 from specdec_widgets.laws import corrected, distance, laws
 from specdec_widgets.page import lab_to_html
 from specdec_widgets.words import num
+from tests.browser.axe import violations
 from tests.browser.contrast import CONTRAST
 
 ROOT = ".specdec-lab"
@@ -153,4 +154,12 @@ def test_reduced_motion_moves_nothing(browser: Any, tmp_path: Path) -> None:
     open_lab(page, tmp_path, live=True)
     moving = "e => e.filter(x => parseFloat(getComputedStyle(x).transitionDuration) > 0).length"
     assert page.eval_on_selector_all(f"{ROOT} *", moving) == 0
+    page.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(browser: Any, tmp_path: Path, scheme: Any) -> None:
+    page = browser.new_page(color_scheme=scheme, reduced_motion="reduce")
+    open_lab(page, tmp_path, live=True)
+    assert violations(page) == []
     page.close()

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from tests.browser.contrast import CONTRAST
-from tests.browser.test_lab import RUN_ALL, SECONDS, Server, lab
-
-__all__ = ["lab"]  # the fixture
+from tests.browser.lab import RUN_ALL, Server, notebook, opened
 
 SETUP = "import specdec_teach as sd\npair = sd.load_pair()"
 CELLS = {
@@ -25,21 +22,9 @@ CELLS = {
 
 def open_notebook(lab: Server, page: Any, name: str) -> dict[str, Any]:
     """Write a notebook of one cell, open it, run it; return the cell's output."""
-    cell = {
-        "cell_type": "code",
-        "id": "a",
-        "metadata": {},
-        "source": CELLS[name],
-        "outputs": [],
-        "execution_count": None,
-    }
-    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
-    book = {"cells": [cell], "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
-    (lab.folder / f"{name}.ipynb").write_text(json.dumps(book), encoding="utf-8")
-    page.set_default_timeout(SECONDS * 1000)
+    notebook(lab, f"{name}.ipynb", CELLS[name])
     page.set_viewport_size({"width": 1280, "height": 1500})
-    page.goto(f"{lab.address}/doc/tree/{name}.ipynb?reset&token={lab.token}")
-    page.wait_for_function("() => window.jupyterapp?.shell?.currentWidget?.sessionContext")
+    opened(lab, page, f"{name}.ipynb")
     (done,) = page.evaluate(RUN_ALL)
     (output,) = done["outputs"]
     assert output["output_type"] == "execute_result", output

@@ -11,6 +11,7 @@ from specdec_teach.trace import Trace
 from specdec_widgets.page import to_html
 from specdec_widgets.trees import mask, sentence
 from specdec_widgets.words import num
+from tests.browser.axe import violations
 from tests.browser.contrast import CONTRAST
 from tests.widgets.traces import CASES
 from tests.widgets.trees import TREES
@@ -90,4 +91,15 @@ def test_nothing_sticks_out(browser: Any, recorded: Any, tmp_path: Path, width: 
       .map(e => parseFloat(getComputedStyle(e).fontSize)))""")
     assert smallest >= 12
     assert recorded.errors == []
+    page.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(browser: Any, tmp_path: Path, scheme: Any) -> None:
+    page = browser.new_page(color_scheme=scheme, reduced_motion="reduce")
+    open_page(page, tmp_path, TREES["typical"])
+    page.keyboard.press("End")
+    page.keyboard.press("ArrowLeft")
+    page.click(".draft-tree summary")
+    assert violations(page) == []
     page.close()

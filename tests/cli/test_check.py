@@ -36,7 +36,7 @@ def test_an_honest_engine_ends_with_0(tmp_path: Path, capsys: pytest.CaptureFixt
     assert {row["group"] for row in plain["rows"]} == {"EOS", "length cap", "self-draft 100 %"}
 
 
-@pytest.mark.parametrize("name", ["model-argmax", "ngram", "retrieval"])
+@pytest.mark.parametrize("name", ["model-argmax", "tree", "ngram", "retrieval"])
 @pytest.mark.usefixtures("tiny")
 def test_a_drafter_is_chosen_by_name(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -50,7 +50,7 @@ def test_a_drafter_is_chosen_by_name(
 
     monkeypatch.setattr(sd, "Engine", watched)
     assert main(["check", "--gamma", "2", "--drafter", name]) == 0
-    assert seen == [name]
+    assert seen == [{"tree": "model-tree"}.get(name, name)]
     assert "All of it holds" in capsys.readouterr().out
 
 

@@ -14,7 +14,7 @@ import pytest
 from specdec_kernels.errors import InvalidInput
 from specdec_teach.timeline import Timeline
 from specdec_teach.trace import Trace
-from specdec_widgets.page import asset, page, timeline_page, timeline_to_html, to_html
+from specdec_widgets.page import asset, lab_page, page, timeline_page, timeline_to_html, to_html
 from tests.widgets.timelines import TIMELINES
 from tests.widgets.traces import CASES
 
@@ -63,7 +63,13 @@ def test_timeline_comes_back_from_the_page(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [page(CASES["mixed"]), page(CASES["hostile"]), *map(timeline_page, TIMELINES.values())]
+    "text",
+    [
+        page(CASES["mixed"]),
+        page(CASES["hostile"]),
+        *map(timeline_page, TIMELINES.values()),
+        lab_page([0.6, 0.4], [0.2, 0.8], ["</script>", "b"]),
+    ],
 )
 def test_page_refers_to_nothing_outside(text: str) -> None:
     assert not re.findall(r"https?://(?!www\.w3\.org/2000/svg)", text)
@@ -86,7 +92,7 @@ def test_page_has_language_title_heading_and_fits() -> None:
     assert len(text) - len(json.dumps(TIMELINES["typical"].to_dict())) < 400_000
 
 
-@pytest.mark.parametrize("name", ["player.js", "timeline.js", "compare.js"])
+@pytest.mark.parametrize("name", ["player.js", "timeline.js", "compare.js", "lab.js", "console.js"])
 def test_module_is_plain(name: str) -> None:
     code = asset(name)
     declared = re.findall(r"^(?:export )?(?:const|let|function) (\w+)", code, re.M)

@@ -7,6 +7,7 @@ place, in one message. plotly is loaded when an explorer is made. It times nothi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import Any
 
 import ipywidgets
@@ -35,7 +36,7 @@ class CostExplorer(ipywidgets.VBox):  # type: ignore[misc]
         if CostExplorer._open is not None:
             CostExplorer._open.close()
         self._ledger, self._points = ledger, tuple(points)
-        alpha = points[0].alpha if points else 0.7
+        alpha = median(p.alpha for p in points) if points else 0.7
         fields = [
             Field("alpha", "α, acceptance", "number", round(alpha, 2), low=0, high=1, step=0.01),
             Field("gamma", "γ, drafts a cycle", "number", max(1, ledger.best(alpha)), low=1, high=MOST),

@@ -75,7 +75,7 @@ class TreeDrafter:
             raise InvalidInput(f"the tree has {self.nodes_of(deepest)} drafts; at most {_MOST} fit in a verify step")
         self.depth: int = deepest
         self.mode: Literal["sample", "top"] = mode if budget is None else "top"
-        self.name = f"{base.name}-tree"
+        self.name = f"{base.name}-tree" if budget is None else f"{base.name}-dynamic-tree"
         self.model_name, self.revision, self.context = base.model_name, base.revision, base.context
         self.exact = True
         self.features: tuple[int, ...] = tuple(getattr(base, "features", ()))

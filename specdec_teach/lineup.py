@@ -55,12 +55,7 @@ def _models(pair: Pair) -> Made:
     if pair.draft is None:
         return {}
     both = {} if pair.draft_tokenizer is None else _both(pair)
-    made: Made = {name: ModelDrafter(pair.draft, mode, **both) for name, mode in _MODES.items()}
-    base = ModelDrafter(pair.draft)
-    if both or not base.runner.branches:
-        return made
-    grown = [TreeDrafter(base, (3, 2, 1)), TreeDrafter(ModelDrafter(pair.draft), budget=16)]
-    return made | {drafter.name: drafter for drafter in grown}
+    return {name: ModelDrafter(pair.draft, mode, **both) for name, mode in _MODES.items()}
 
 
 def _both(pair: Pair) -> dict[str, Any]:

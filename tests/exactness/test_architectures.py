@@ -152,3 +152,22 @@ def test_the_table_is_in_step() -> None:
         warnings.simplefilter("ignore")
         written = table()
     assert (Path(__file__).parents[2] / "docs" / "architectures.md").read_text(encoding="utf-8") == written
+
+
+@pytest.mark.parametrize(
+    "label", ["Falcon, rotary", "Phi-3, window 6", "OLMo 3, window 6 and full", "Cohere 2, window 6 and full"]
+)
+def test_draft_trees_through_transformers(label: str) -> None:
+    """A mask of our own for every kind of layer: the text is the plain one, in a batch longer than the windows."""
+    target, draft = near(label)
+    engine = sd.Engine(target, drafter=sd.TreeDrafter(sd.ModelDrafter(draft), (2, 2)), gamma=2)
+    found = engine.generate(ROWS, GREEDY, max_new_tokens=10)
+    right = engine.generate(ROWS, GREEDY, max_new_tokens=10, speculate=False)
+    for prompt, one, plain in zip(ROWS, found, right, strict=True):
+        same_text(target, prompt, one.tokens, plain.tokens)
+
+
+@pytest.mark.parametrize("label", ["BLOOM, ALiBi", "Llama 4, chunks of 6 and full", "Mamba"])
+def test_models_that_follow_no_tree_are_refused(label: str) -> None:
+    with pytest.raises(sd.InvalidInput, match="shape"):
+        sd.Engine(near(label)[0], drafter=sd.TreeDrafter(sd.ModelDrafter(FAR), (2,)))

@@ -11,9 +11,12 @@ from typing import Any, Literal
 
 from specdec_teach.drafters.base import Drafter
 from specdec_teach.drafters.early import EarlyExitDrafter
+from specdec_teach.drafters.head import HeadDrafter
+from specdec_teach.drafters.medusa import MedusaDrafter
 from specdec_teach.drafters.model import ModelDrafter
 from specdec_teach.drafters.ngram import NgramDrafter
 from specdec_teach.drafters.retrieval import RetrievalDrafter
+from specdec_teach.drafters.shipped import belongs
 from specdec_teach.drafters.tree import TreeDrafter
 from specdec_teach.pairs import EMBEDDED, Pair
 
@@ -75,5 +78,11 @@ def _trees(pair: Pair) -> Made:
     return {"tree": TreeDrafter(ModelDrafter(pair.draft))}
 
 
-_FAMILIES: tuple[Callable[[Pair], Made], ...] = (_models, _trees, _exits, _lookup)
+def _heads(pair: Pair) -> Made:
+    """Return the heads on the target's own hidden states."""
+    made: Made = {kind: HeadDrafter.of(pair, kind) for kind in ("head", "head3") if belongs(kind, pair.target)}
+    return made | ({"medusa": MedusaDrafter.of(pair)} if belongs("medusa", pair.target) else {})
+
+
+_FAMILIES: tuple[Callable[[Pair], Made], ...] = (_models, _trees, _exits, _heads, _lookup)
 """Each returns the drafters of one kind that a pair has weights for, in the order in which they are shown."""

@@ -77,9 +77,16 @@ def _rotary_config(target: Any, head: HeadNetwork) -> Any:
 def medusa_logits(target: Any, heads: MedusaNetwork, tokens: Sequence[int]) -> Tensor:
     """The logits `[K, V]` of Medusa heads at the last computed position of `tokens`."""
     state_W = states_of(target, tokens[:-1], heads.shape.features)[-1]
-    return torch.stack(
-        [
-            target.lm_head(state_W[-heads.shape.width :] + outward(torch.nn.functional.silu(inward(state_W))))
-            for inward, outward in zip(heads.inward, heads.outward, strict=True)
-        ]
-    )
+    parts = [
+        rms(part) * norm.weight for part, norm in zip(state_W.chunk(len(heads.norm_in)), heads.norm_in, strict=True)
+    ]
+    said = []
+    for inward, outward, norm in zip(heads.inward, heads.outward, heads.norms, strict=True):
+        gate = inward.weight @ torch.cat(parts) + inward.bias
+        said.append(target.lm_head(rms(parts[-1] + outward.weight @ (gate * gate.sigmoid())) * norm.weight))
+    return torch.stack(said)
+
+
+def rms(x_N: Tensor) -> Tensor:
+    """Divide by the root mean square."""
+    return x_N / (x_N.square().mean() + 1e-5).sqrt()

@@ -16,13 +16,15 @@ from typing import Any, cast, final
 import torch
 from torch import Tensor
 
-from specdec_kernels.errors import InvalidInput
+from specdec_kernels.errors import InvalidInput, unknown_name
 from specdec_teach.caches import ContiguousCache
 from specdec_teach.decoder import _attend, _Layer, _norm
 from specdec_teach.drafters.base import Proposal
 from specdec_teach.drafters.chain import Chain
 from specdec_teach.drafters.networks import HeadNetwork
+from specdec_teach.drafters.shipped import shipped
 from specdec_teach.hidden import Hidden
+from specdec_teach.pairs import Pair
 from specdec_teach.sequence import Sequence
 
 __all__ = ["HeadDrafter"]
@@ -56,6 +58,17 @@ class HeadDrafter:
         self.model_name: str | None = name
         self.context: int | None = None
         self.exact = True
+
+    @classmethod
+    def of(cls, pair: Pair, kind: str = "head3") -> HeadDrafter:
+        """Return the head that comes with the embedded target, "head3" or "head"; InvalidInput for another target.
+
+        "head3" reads three hidden states and learnt from roll-outs of its own, "head" reads the last one.
+        """
+        network, revision = shipped(kind, pair.target)
+        if not isinstance(network, HeadNetwork):
+            raise unknown_name("kind", kind, ("head", "head3"))
+        return cls(network, pair.target, name=kind, revision=revision)
 
     def check(self, vocab: int) -> None:
         """Refuse a target of another vocabulary."""
@@ -213,4 +226,3 @@ def _lags(sequence: Sequence) -> bool:
     """Whether a token is known that the head has not read, and a state to read it with."""
     state = _of(sequence)
     return state.said_1N is not None and state.cache.pointer < len(sequence.tokens) - 1
-

@@ -18,6 +18,8 @@ from specdec_kernels.errors import InvalidInput
 from specdec_teach.drafters.base import Proposal
 from specdec_teach.drafters.chain import Chain
 from specdec_teach.drafters.networks import MedusaNetwork
+from specdec_teach.drafters.shipped import shipped
+from specdec_teach.pairs import Pair
 from specdec_teach.sequence import Sequence
 
 __all__ = ["MedusaDrafter"]
@@ -48,6 +50,13 @@ class MedusaDrafter:
         self.model_name: str | None = name
         self.context: int | None = None
         self.exact = True
+
+    @classmethod
+    def of(cls, pair: Pair) -> MedusaDrafter:
+        """Return the heads that come with the embedded target; InvalidInput for another target."""
+        network, revision = shipped("medusa", pair.target)
+        assert isinstance(network, MedusaNetwork)
+        return cls(network, pair.target, revision=revision)
 
     def check(self, vocab: int) -> None:
         """Refuse a target of another vocabulary."""

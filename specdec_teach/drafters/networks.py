@@ -89,6 +89,7 @@ class MedusaShape:
     features: tuple[int, ...]
     count: int = 4
     rank: int = 256
+    epsilon: float = 1e-5
 
     def as_dict(self) -> dict[str, Any]:
         """The sizes as a plain dictionary."""
@@ -99,7 +100,7 @@ class MedusaShape:
 class MedusaNetwork(nn.Module):
     """Independent heads on one hidden state: head i (from 1) guesses the token i + 1 places behind its position.
 
-    Each is a residual block of its own, N → N through `rank`; the output matrix is the target's.
+    Each is a residual block of its own, N → N through `rank`, and a norm; the output matrix is the target's.
     Source: Medusa (Cai et al. 2024), whose heads have output matrices of their own.
     """
 
@@ -107,11 +108,13 @@ class MedusaNetwork(nn.Module):
         super().__init__()
         self.shape = shape
         reads = shape.width * len(shape.features)
+        self.norm_in = nn.ModuleList(llama_norm(shape.width, shape.epsilon) for _ in shape.features)
+        self.norms: Any = nn.ModuleList(llama_norm(shape.width, shape.epsilon) for _ in range(shape.count))
         self.inward: Any = nn.ModuleList(nn.Linear(reads, shape.rank) for _ in range(shape.count))
         self.outward: Any = nn.ModuleList(nn.Linear(shape.rank, shape.width, bias=False) for _ in range(shape.count))
 
     def initialise(self, generator: torch.Generator) -> MedusaNetwork:
-        """Draw the inward matrices anew; the outward ones are zero, so that each head starts as the target's own."""
+        """Draw the inward matrices anew; the outward ones are zero, so that each head starts from the state itself."""
         with torch.no_grad():
             for inward, outward in zip(self.inward, self.outward, strict=True):
                 inward.weight.normal_(0.0, _SPREAD, generator=generator)
@@ -121,7 +124,9 @@ class MedusaNetwork(nn.Module):
 
     def forward(self, hidden_RW: Tensor) -> Tensor:
         """Return the finished states `[K, R, N]` of K heads, to be multiplied by the output matrix."""
-        last_RN = hidden_RW[..., -self.shape.width :]
-        pairs = zip(self.inward, self.outward, strict=True)
-        blocks = [last_RN + outward(nn.functional.silu(inward(hidden_RW))) for inward, outward in pairs]
-        return torch.stack(blocks)
+        parts = [
+            norm(part) for norm, part in zip(self.norm_in, torch.split(hidden_RW, self.shape.width, -1), strict=True)
+        ]
+        read_RW = torch.cat(parts, dim=-1)
+        heads = zip(self.norms, self.inward, self.outward, strict=True)
+        return torch.stack([norm(parts[-1] + out(nn.functional.silu(into(read_RW)))) for norm, into, out in heads])

@@ -19,25 +19,28 @@ from specdec_teach.training.batches import Batch
 from specdec_teach.training.card import write_card
 from specdec_teach.training.corpus import Corpus, build_corpus, open_corpus, train_tokenizer
 from specdec_teach.training.export import load_model, save_model, save_tokenizer
+from specdec_teach.training.head_card import write_head_card
+from specdec_teach.training.head_parts import HEADS, make_head
 from specdec_teach.training.network import Network, Shape
 from specdec_teach.training.objective import recall_weights, teacher_losses, token_losses, weighted_mean
 from specdec_teach.training.trainer import Loss, Plan, train
 
 TARGET = Shape()
-PARTS = ("corpus", "target", "draft", "card")
+PARTS = ("corpus", "target", "draft", "card", *HEADS, "head-card")
 WEIGHTS = Path(__file__).resolve().parent.parent / "weights"
 
 
 def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     """Read the command line; exits with one line for a bad option."""
-    about = "Make the embedded pair: corpus, target, draft, card."
+    about = "Make the embedded pair: corpus, target, draft, card; with --parts also its target's heads."
     parser = argparse.ArgumentParser(prog="python -m specdec_teach.training", description=about)
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="which parts to make")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS[:4]), help="what to make")
     parser.add_argument("--stories", type=int, default=60000, help="stories in the corpus")
     parser.add_argument("--tokenizer-stories", type=int, default=20000, help="stories the tokenizer is trained on")
     parser.add_argument("--seed", type=int, default=1, help="seed of stories, weights and batches")
     parser.add_argument("--target-minutes", type=float, default=68.0, help="training time of the target")
     parser.add_argument("--draft-minutes", type=float, default=6.0, help="training time of the draft")
+    parser.add_argument("--head-minutes", type=float, default=20.0, help="training time of each head")
     parser.add_argument("--draft-width", type=int, default=96, help="width of the draft model")
     parser.add_argument("--draft-heads", type=int, default=2, help="attention heads of the draft model")
     parser.add_argument("--draft-temperature", type=float, default=1.0, help="temperature of the distillation")
@@ -49,7 +52,8 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=WEIGHTS, help="folder for the finished pair")
     parser.add_argument("--note", default="", help="a sentence about this run for the card")
     options = parser.parse_args(arguments)
-    for name in ("stories", "tokenizer_stories", "target_minutes", "draft_minutes", "draft_width", "threads"):
+    minutes = ("target_minutes", "draft_minutes", "head_minutes")
+    for name in ("stories", "tokenizer_stories", *minutes, "draft_width", "threads"):
         if getattr(options, name) <= 0:
             parser.error(f"--{name.replace('_', '-')} must be positive")
     return options
@@ -130,6 +134,11 @@ def main(arguments: list[str] | None = None) -> None:
         make_target(options, open_corpus(options.work / "corpus"))
     if "draft" in options.parts:
         make_draft(options, open_corpus(options.work / "corpus"))
+    for kind in (kind for kind in HEADS if kind in options.parts):
+        plan = _plan(options, options.head_minutes)
+        make_head(kind, open_corpus(options.work / "corpus"), plan, options.work, options.out)
+    if "head-card" in options.parts:
+        write_head_card(options.work, options.out)
     if "card" in options.parts:
         names = ("stories", "seed", "recall_weight", "target_minutes", "draft_minutes", "draft_width")
         write_card(options.out, options.work, {name: float(getattr(options, name)) for name in names}, options.note)

@@ -128,6 +128,9 @@ class MedusaLearner(nn.Module):
         super().__init__()
         self.heads = heads
         self._target = [target]
+        with torch.no_grad():
+            for norm in heads.norms:
+                norm.weight.copy_(target.model.norm.weight)
 
     def describe(self) -> dict[str, object]:
         """See `Learner`."""

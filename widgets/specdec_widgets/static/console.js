@@ -16,7 +16,7 @@ export function mount(host, store) {
   const { root, help, helpButton, keysTo, close } = frame(host, "specdec-console", store.get("title"), HELP);
   const form = el("div", "form"), status = el("p", "status"), found = el("div", "found"), inputs = new Map();
   const run = command("run", () => ask("run"), "run"), stop = command("stop", () => ask("stop"), "halt");
-  let asked = 0;
+  let asked = 0, waiting = 0;
   status.setAttribute("role", "status");
   root.append(el("header", "", el("strong", "cycle", store.get("title")), helpButton), form, el("div", "controls", run, stop, status), found, help);
 
@@ -25,6 +25,8 @@ export function mount(host, store) {
       if (store.get("running")) return;
       store.set("values", read());
       if (!store.get("auto")) put(status, "asked…");
+      clearTimeout(waiting);
+      waiting = setTimeout(() => put(status, "no answer from the kernel yet: if it was restarted, run this cell again"), 20000);
     }
     store.set("request", { do: what, n: ++asked, ...more });
   }
@@ -61,6 +63,7 @@ export function mount(host, store) {
   }
 
   function state() {
+    clearTimeout(waiting);
     const running = Boolean(store.get("running"));
     root.dataset.running = String(running);
     run.disabled = running;
@@ -100,6 +103,7 @@ export function mount(host, store) {
   state();
   table();
   return () => {
+    clearTimeout(waiting);
     for (const off of offs) off();
     close();
   };

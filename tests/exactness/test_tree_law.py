@@ -81,12 +81,12 @@ def test_certain_drafts(how: dict[str, Any]) -> None:
 def test_penalties_see_each_nodes_own_way(how: dict[str, Any]) -> None:
     """Frequency and repetition penalties, which differ between siblings' children."""
     p, q = torch.tensor([0.9, 0.4, -0.3], dtype=torch.float64), torch.tensor([0.2, 0.5, 0.4], dtype=torch.float64)
-    sampling = sd.Sampling(frequency_penalty=0.7, presence_penalty=0.2, repetition_penalty=1.3)
+    sampling = sd.Sampling(frequency_penalty=0.7, presence_penalty=0.25, repetition_penalty=1.3)
 
     def step(prefix: tuple[int, ...]) -> list[float]:
         row = [(z / 1.3 if z > 0 else z * 1.3) if token in prefix else z for token, z in enumerate(p.tolist())]
         new = prefix[1:]
-        row = [z - 0.7 * new.count(token) - 0.2 * (token in new) for token, z in enumerate(row)]
+        row = [z - 0.7 * new.count(token) - 0.25 * (token in new) for token, z in enumerate(row)]
         return torch.tensor(row, dtype=torch.float64).softmax(-1).tolist()
 
     same_law(sd.exact_law(trees(p, q, **how), [0], 3, sampling), product_law(step, (0,), 3))

@@ -6,6 +6,7 @@ import pytest
 
 from specdec_widgets.branch import branch
 from specdec_widgets.still import moments, to_svg
+from specdec_widgets.words import subscript
 from tests.widgets.traces import CASES
 from tests.widgets.trees import TREES
 
@@ -36,5 +37,8 @@ def test_the_still_says_that_it_was_a_tree(name: str) -> None:
     cycle = trace.cycles[-1]
     said = f"A tree of {len(cycle.proposed)} "
     assert said in to_svg(trace, cycle.index).replace("</text>", "").replace("\n", " ") or len(cycle.proposed) == 1
+    count = len(branch(cycle).proposed)
+    svg = to_svg(trace, cycle.index)
+    assert [n for n in range(1, 60) if f">{subscript('d', n)}</text>" in svg] == list(range(1, count + 1))
     assert len(moments(trace, cycle.index, cycle.index)) == 4
     assert "A tree of" not in to_svg(CASES["mixed"], 0)

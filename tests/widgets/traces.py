@@ -17,7 +17,7 @@ from specdec_teach.traces import from_vllm
 WORDS = (
     " the", " fox", " named", " Mira", " lived", " in", " by", " near", " a", " river", ".", "\n", " She", " found",
     " small", " lantern", " and", " it", " was", " warm", "Once", " upon", " time", ",", "<eos>", "<0xE2>", "<0x80>",
-    "<0x9C>", "\u202eevil\u2066", "</script><b>x", "long" * 2500, " émigré", "日本語", "a\x00b",
+    "<0x9C>", "\u202eevil\u2066", "</script><b>x", "long" * 2500, " émigré", "日本語", "a\x00b", "<0xAE>",
 )  # fmt: skip
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 EOS = WORDS.index("<eos>")
@@ -147,7 +147,11 @@ def hostile() -> Trace:
     """Tokens that would break a careless page: markup, bidi controls, 10 000 characters, bytes of one character."""
     names = ["</script><b>x", "\u202eevil\u2066", "long" * 2500, "<0xE2>", "<0x80>", "<0x9C>", "日本語", "\n", "a\x00b"]
     ids = [WORDS.index(name) for name in names]
-    return build(["aar-", "aaaa", "r---"], tokens=[*ids, *ids], prompt=(0, *ids))
+    return build(
+        ["aar-", "aaaa", "r---"],
+        tokens=[*ids, *ids],
+        prompt=(0, *ids, *(WORDS.index(byte) for byte in ("<0xE2>", "<0x80>", "<0xAE>"))),
+    )
 
 
 @cache

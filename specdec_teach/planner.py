@@ -58,7 +58,7 @@ class Planner:
 
     costs: Costs = field(hash=False)
     most: int = MOST
-    prior: tuple[float, float] = (2.0, 1.0)
+    prior: tuple[float, float] = (1.0, 0.5)
     memory: float = 0.95
     probe: int = 16
     chunk: int = 16

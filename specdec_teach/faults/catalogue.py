@@ -127,7 +127,7 @@ CATALOGUE: dict[str, Entry] = {
     "engine_q": Entry(
         "Second thoughts",
         "a draft that turned out unlikely will be refused anyway, so take it back before the target sees it",
-        "Nearly every draft is accepted, and the law is wrong: what the draft found unlikely comes too rarely.",
+        "Acceptance looks better than it is, and the law is wrong: the residual counts on drafts that were taken back.",
         drafting.second_thoughts,
     ),
     "engine_r": Entry(

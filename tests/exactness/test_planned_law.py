@@ -83,7 +83,7 @@ def test_the_rule_of_merging_is_needed() -> None:
 
 @pytest.mark.parametrize("rule", ["rejection", "block"])
 def test_taking_a_drawn_draft_back_is_not_exact(rule: str) -> None:
-    """The trap beside early stopping: the token that is dropped for its value comes too rarely."""
+    """The trap beside early stopping: the residual counts on drafts that were taken back."""
     broken = faults.inject(tabular(logs(P4), logs(Q4), 2, verify=rule), "engine_q")
     law = sd.exact_law(broken, [0], 1)
     assert abs(law[(0,)] - P4[0]) > 0.01

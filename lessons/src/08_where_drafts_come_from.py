@@ -70,11 +70,11 @@ engine_of(drafters["ngram"], 8).generate(note, sd.Sampling.greedy(), max_new_tok
 # | --- | --- | --- | --- | --- |
 # | **n-grams** of the text | what stood here before | a look into an index | text that repeats itself: code edits, quotes, summaries | anything new: mostly it has nothing to say |
 # | **retrieval** from other texts | what is usually said | a search, and memory for the texts | phrases, templates, answers given before | what no stored text says |
-# | **early exit**: the target's first layers | what the target thinks half way | some layers, no weights of its own | everywhere a little | targets that decide late |
+# | **early exit**: the target's first layers | what the target thinks half way | some layers, and at most a small trained way out | everywhere a little | targets that decide late |
 # | **heads** on the target's last state: Medusa guesses each next place alone, EAGLE-style heads feed their guesses back | what the target is about to say | one small layer; training for this very target | high α at little cost | any other target: they must be trained again |
 # | a **draft model** | language, less well | a forward of its own and a second cache | new text, also far ahead | when it is slow, or thinks otherwise than the target |
 #
-# The list has no winner. The text decides, and the costs do.
+# No kind wins by its name. The text decides, and the costs do.
 #
 # ## One table
 #
@@ -116,9 +116,16 @@ for name, line in found.items():
     print(f"{name:<14}" + "".join(f"{tokens:>10.2f}" for tokens, _, _ in line.values()))
 
 # %% [markdown]
-# Read it by columns. On new stories the draft model leads by far, and n-grams bring nothing. In a quote n-grams come close to
-# the model, which pays a forward for each draft, and they pay none. Retrieval looks into two hundred stories of the same kind: it
-# knows the phrases of stories, and no note of yours. Every leader of one column is beaten in another.
+# Read it by columns. On new stories everybody with a network is well ahead, and n-grams bring nothing. In a quote n-grams come
+# close to the draft model, which pays a forward for each draft, and they pay none. Retrieval looks into two hundred stories of the
+# same kind: it knows the phrases of stories, and no note of yours.
+#
+# The lines of the networks tell what they know. `early-exit` is the target itself, stopped half way: level with the draft model on
+# stories, and no second model is needed. `head3` reads three of the target's layers, `head` only its last: more to read, better
+# drafts. `medusa` guesses each place alone, without knowing what it put before it, and falls behind. `tree` offers several
+# continuations at once, which is lesson 09.
+#
+# A line that leads here need not be the fastest. The table counts forwards of the target and nothing that a draft costs.
 #
 # Now look at how much each of them drafts. A drafter may stay silent, and one that is often silent wastes little.
 
@@ -458,8 +465,8 @@ check("08.5", gammas)
 #
 # ## Honest limits
 #
-# - The table belongs to this pair, these prompts and γ = 4. It counts forwards of the target and no seconds: a drafter that
-#   leads here can lose on your machine. Lesson 10 adds the prices.
+# - The table belongs to this pair, these prompts and γ = 4, over a few texts each: a difference of a few hundredths is chance.
+#   It counts forwards of the target and no seconds. Lesson 10 adds the prices.
 # - The embedded target copies a quote that it is in the middle of, and little else; the quotes here are short. Models that edit
 #   code or cite a document copy for pages, and there n-grams gain far more.
 # - The planner treats drafts of a request as alike. Within one text they are not; it forgets gently, and follows late.

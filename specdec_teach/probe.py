@@ -63,11 +63,12 @@ def measure(
     return Costs(by_size, seconds.get("draft"))
 
 
-def cycles(engine: Engine, *, gammas: tuple[int, ...] = (8, 4, 2, 1, 0), rounds: int = 8) -> Costs:
+def cycles(engine: Engine, *, gammas: tuple[int, ...] = (8, 4, 2, 1, 0), rounds: int = 10) -> Costs:
     """Return what cycles of `engine` cost, by running some: all of a cycle but its draft, by the target's positions.
 
-    So v and c count all that a cycle does beside its forwards. Each round runs one cycle at every γ. A drafter that
-    proposes nothing is taken to cost nothing; a tree counts by its depth.
+    So v and c count all that a cycle does beside its forwards, as lower quartiles, and a wider forward is never taken
+    to cost less than a narrower one. Each round runs one cycle at every γ. A drafter that proposes nothing is taken to
+    cost nothing; a tree counts by its depth.
     """
     runner = engine.target_runner
     quiet = engine.variant(pace="fixed", gamma=max(gammas), debug=False, blocks=None)
@@ -93,7 +94,15 @@ def cycles(engine: Engine, *, gammas: tuple[int, ...] = (8, 4, 2, 1, 0), rounds:
                 drafts += [took / drafted] if drafted > 1 else []
     if 1 not in spent:
         raise EngineFailure("no cycle without drafts could be run to measure its cost; give planner=Planner(Costs(…))")
-    return Costs({size: median(times) for size, times in sorted(spent.items())}, median(drafts) if drafts else 0.0)
+    target: dict[int, float] = {}
+    for size, times in sorted(spent.items()):
+        target[size] = max(_quiet(times), *target.values(), 0.0)
+    return Costs(target, _quiet(drafts) if drafts else 0.0)
+
+
+def _quiet(times: list[float]) -> float:
+    """Return the lower quartile: what a quiet machine takes, when others keep it busy now and then."""
+    return sorted(times)[len(times) // 4]
 
 
 def fastest(pairs: Mapping[str, Pair], *, gamma: int = 4, rounds: int = 9) -> Pair:

@@ -258,6 +258,7 @@ def test_costs_are_measured_once_and_not_for_a_fixed_gamma(monkeypatch: pytest.M
         engine.generate([1], FREE, max_new_tokens=4, gamma="auto")
     assert calls == [engine]
     assert engine.costs().target.keys() == {1, 2, 3, 5, 9}
+    assert list(engine.costs().target.values()) == sorted(engine.costs().target.values())
     assert engine.variant(drafter=sd.NgramDrafter()).costs() is not engine.costs()
 
 

@@ -14,9 +14,10 @@ from typing import final
 
 from specdec_kernels.errors import InvalidInput
 
-__all__ = ["STOPPED", "Report", "Row", "Summary"]
+__all__ = ["STOPPED", "TIE", "Report", "Row", "Summary"]
 
 STOPPED = "stopped: "
+TIE = "tie band: "
 
 
 @final

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from specdec_kernels.errors import SpecDecError
 from specdec_teach.branches import depth
-from specdec_teach.checking.report import STOPPED, Row
+from specdec_teach.checking.report import STOPPED, TIE, Row
 from specdec_teach.drafters.base import Drafter
 from specdec_teach.drafters.model import ModelDrafter
 from specdec_teach.engine import Engine
@@ -54,12 +54,12 @@ def over(engine: Engine, target: object, draft: object, gamma: int) -> Engine:
 
 
 def guarded(group: str, case: str, look: Callable[[], tuple[bool, float | None, str]]) -> Row:
-    """Return the row of one case; an engine that stops on its own fails it."""
+    """Return the row of one case; an engine that stops on its own fails it, and an excused tie is told."""
     try:
         ok, worst, detail = look()
     except (SpecDecError, RuntimeError, IndexError, KeyError, AssertionError) as error:
         return Row(group, case, False, None, f"{STOPPED}{error or type(error).__name__}")
-    return Row(group, case, ok, worst, "" if ok else detail)
+    return Row(group, case, ok, worst, "" if ok and not detail.startswith(TIE) else detail)
 
 
 def laws(engine: Engine) -> Iterator[Row]:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from specdec_teach import invariants
 from specdec_teach.branches import depth
 from specdec_teach.checking.oracle import tolerance_of
-from specdec_teach.checking.report import Row
+from specdec_teach.checking.report import TIE, Row
 from specdec_teach.checking.steered import Script
 from specdec_teach.checking.tables import guarded
 from specdec_teach.drafters.base import Branching
@@ -49,16 +49,16 @@ def greedy(engine: Engine) -> Iterator[Row]:
 
 
 def _same(engine: Engine, found: Result, right: Result) -> tuple[bool, None, str]:
-    """Whether two greedy texts agree, but for a token that was a tie."""
+    """Whether two greedy texts agree, but for a token that was a tie, which is named."""
     if found.tokens == right.tokens:
         return True, None, ""
     pairs = enumerate(zip(found.tokens, right.tokens, strict=False))
     at = next((at for at, (a, b) in pairs if a != b), min(len(found.tokens), len(right.tokens)))
     if at < min(len(found.tokens), len(right.tokens)):
         best = sorted(right.logprobs[at].values(), reverse=True) if right.logprobs else [0.0, -1.0]
-        gap = best[0] - best[1]
-        if gap < 10 * tolerance_of(engine.target_runner):
-            return True, None, ""
+        gap, band = best[0] - best[1], 10 * tolerance_of(engine.target_runner)
+        if gap < band:
+            return True, None, f"{TIE}token {at} flips, the two best are {gap:.2g} apart, less than {band:.2g}"
     return False, None, f"token {at} differs: {found.tokens[at : at + 3]} and plainly {right.tokens[at : at + 3]}"
 
 

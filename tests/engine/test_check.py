@@ -255,3 +255,22 @@ def test_the_embedded_pair_passes(pair: sd.Pair) -> None:
     engine = sd.Engine(pair.target, drafter=sd.ModelDrafter(pair.draft), tokenizer=pair.tokenizer, gamma=4)
     report = sd.check(engine)
     assert report.ok, report.failures[:3]
+
+
+@pytest.mark.parametrize(("behind", "told"), [(5e-5, "tie band: token 3 flips, "), (5e-3, "token 3 differs: ")])
+def test_a_tie_is_named_and_a_wider_gap_is_no_tie(monkeypatch: pytest.MonkeyPatch, behind: float, told: str) -> None:
+    """A target that always prefers token 0 by a little, and a run whose fourth token is the runner-up."""
+    target = sd.testing.TabularLM(torch.tensor([2.0, 2.0 - behind, 0.0]))
+    subject = sd.Engine(target, drafter=sd.ModelDrafter(target), gamma=2)
+    honest = sd.Engine.generate
+
+    def flips(self: sd.Engine, *given: Any, speculate: bool = True, **settings: Any) -> Any:
+        result = honest(self, *given, speculate=speculate, **settings)
+        return replace(result, tokens=(*result.tokens[:3], 1, *result.tokens[4:])) if speculate else result
+
+    clean = [row for row in sd.check(subject, ["greedy"]).rows if row.group == "greedy == plain"]
+    assert [(row.ok, row.detail) for row in clean] == [(True, "")] * 4
+    monkeypatch.setattr(sd.Engine, "generate", flips)
+    rows = [row for row in sd.check(subject, ["greedy"]).rows if row.group == "greedy == plain"]
+    assert [row.ok for row in rows] == [behind < 1e-4] * 4
+    assert all(row.detail.startswith(told) for row in rows), rows

@@ -59,7 +59,7 @@ class CompactDecoder:
         self._embedding, self._norm, self._head = body.embed_tokens, body.norm, Linear([model.lm_head])
         self._rotary = body.rotary_emb
         self._cos_PD = self._sin_PD = torch.empty(0, 0)
-        self._layers = [_Layer(layer, config, number) for number, layer in enumerate(body.layers)]
+        self._layers = [Layer(layer, config, number) for number, layer in enumerate(body.layers)]
         self._windows = sorted({layer.window for layer in self._layers})
 
     @staticmethod
@@ -185,12 +185,12 @@ class CompactDecoder:
             q_THD, k_TGD, v_TGD = layer.project(x_TN, cos_T1D, sin_T1D)
             x_TN = layer.mix(x_TN, attend(number, q_THD, k_TGD, v_TGD, layer.scale, layer.window))
         if seen and len(self._layers) in seen:
-            seen[len(self._layers)].append(_norm(self._norm, x_TN))
+            seen[len(self._layers)].append(normed(self._norm, x_TN))
         return x_TN
 
     def _say(self, x_RN: Tensor, norm: Norm | None = None) -> Tensor:
         """Return the logits `[R, V]` of finished rows, by the head behind the last norm or another one."""
-        return self._head(_norm(self._norm, x_RN) if norm is None else norm(x_RN))
+        return self._head(normed(self._norm, x_RN) if norm is None else norm(x_RN))
 
     def _way(self, caches: Items[Row], counts: list[int], like: Tensor, trees: Items[Parents | None]) -> Attend:
         """Return how this forward attends: all rows at once where they lie, or one after the other."""
@@ -203,7 +203,7 @@ class CompactDecoder:
 
         def gathered(layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float, window: int) -> Tensor:
             mixed = [
-                _attend(layer, cache, q[span], k[span], v[span], mask[window], scale)
+                attended(layer, cache, q[span], k[span], v[span], mask[window], scale)
                 for cache, span, mask in zip(caches, spans, masks, strict=True)
             ]
             return mixed[0] if len(mixed) == 1 else torch.cat(mixed)
@@ -243,7 +243,7 @@ class CompactDecoder:
         return like.new_zeros(count, width).masked_fill_(hidden_TS, -torch.inf)
 
 
-def _attend(
+def attended(
     layer: int, cache: Row, q_THD: Tensor, k_TGD: Tensor, v_TGD: Tensor, mask_TS: Tensor | None, scale: float
 ) -> Tensor:
     """Write keys and values; return softmax(q·k·scale + mask)·v over all that is readable, `[T, H·D]`."""
@@ -267,7 +267,7 @@ def _linears(layer: Any) -> list[Any]:
 
 
 @final
-class _Layer:
+class Layer:
     """One layer's weights: two fused products, two plain ones, the norms."""
 
     def __init__(self, layer: Any, config: Any, number: int) -> None:
@@ -285,11 +285,11 @@ class _Layer:
     def project(self, x_TN: Tensor, cos_T1D: Tensor, sin_T1D: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return q `[T, H, D]`, k and v `[T, G, D]`, the first two turned to their positions."""
         both = self._heads + self._groups
-        qkv = self._qkv(_norm(self._before, x_TN)).view(len(x_TN), both + self._groups, self._size)
+        qkv = self._qkv(normed(self._before, x_TN)).view(len(x_TN), both + self._groups, self._size)
         qk = qkv[:, :both]
         if self._q_norm is not None:
             qk = torch.cat(
-                [_norm(self._q_norm, qk[:, : self._heads]), _norm(self._k_norm, qk[:, self._heads :])], dim=1
+                [normed(self._q_norm, qk[:, : self._heads]), normed(self._k_norm, qk[:, self._heads :])], dim=1
             )
         turned = torch.addcmul(qk * cos_T1D, qk.roll(self._size // 2, -1), sin_T1D)
         return turned[:, : self._heads], turned[:, self._heads :], qkv[:, both:]
@@ -297,7 +297,7 @@ class _Layer:
     def mix(self, x_TN: Tensor, attended: Tensor) -> Tensor:
         """Return the layer's output from its input and what attention found."""
         x_TN = x_TN + self._out(attended)
-        gate, up = self._gate_up(_norm(self._between, x_TN)).chunk(2, dim=-1)
+        gate, up = self._gate_up(normed(self._between, x_TN)).chunk(2, dim=-1)
         return x_TN + self._down(F.silu(gate) * up)
 
 
@@ -308,7 +308,7 @@ def _window(config: Any, number: int) -> int:
     return size if slides else 0
 
 
-def _norm(module: Any, x: Tensor) -> Tensor:
+def normed(module: Any, x: Tensor) -> Tensor:
     """Divide by the root mean square, in float32 at least, and weigh: five operations in place of nine."""
     wide = torch.float32 if x.dtype in (torch.bfloat16, torch.float16) else x.dtype
     length = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=wide)

@@ -84,5 +84,15 @@ def _heads(pair: Pair) -> Made:
     return made | ({"medusa": MedusaDrafter.of(pair)} if belongs("medusa", pair.target) else {})
 
 
-_FAMILIES: tuple[Callable[[Pair], Made], ...] = (_models, _trees, _exits, _heads, _lookup)
+def _head_trees(pair: Pair) -> Made:
+    """Return trees over the heads: by confidence where a head goes on from its own states, of a shape over Medusa's."""
+    made: Made = {}
+    if belongs("head3", pair.target):
+        made["head-tree"] = TreeDrafter(HeadDrafter.of(pair, "head3"), budget=16, beam=4, depth=5)
+    if belongs("medusa", pair.target):
+        made["medusa-tree"] = TreeDrafter(MedusaDrafter.of(pair), (4, 2, 1, 1))
+    return made
+
+
+_FAMILIES: tuple[Callable[[Pair], Made], ...] = (_models, _trees, _exits, _heads, _head_trees, _lookup)
 """Each returns the drafters of one kind that a pair has weights for, in the order in which they are shown."""

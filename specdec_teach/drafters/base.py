@@ -198,7 +198,10 @@ class Expandable(Protocol):
     def expand(
         self, sequences: Items[Sequence], sprouts: Items[Sprout], hidden: Items[Tensor] | None = None
     ) -> list[Tensor]:
-        """Return for each sequence the logits `[F, V]` behind each node of its frontier, before any processing."""
+        """Return for each sequence the logits `[F, V]` behind each node of its frontier, before any processing.
+
+        A row of −inf says that nothing can be drafted there.
+        """
 
     def retract(self, sequence: Sequence) -> int | None:
         """Forget the tree, keep what is committed; return how many tokens were held at most (None: no cache)."""

@@ -18,14 +18,17 @@ from torch import Tensor
 
 from specdec_kernels.errors import InvalidInput, unknown_name
 from specdec_teach.caches import ContiguousCache
-from specdec_teach.decoder import _attend, _Layer, _norm
-from specdec_teach.drafters.base import Proposal
+from specdec_teach.decoder import Layer, attended, normed
+from specdec_teach.drafters.base import Proposal, Sprout
 from specdec_teach.drafters.chain import Chain
 from specdec_teach.drafters.networks import HeadNetwork
 from specdec_teach.drafters.shipped import shipped
 from specdec_teach.hidden import Hidden
 from specdec_teach.pairs import Pair
 from specdec_teach.sequence import Sequence
+from specdec_teach.sight import hidden as unseen
+from specdec_teach.sight import positions
+from specdec_teach.tree import Parents, kept
 
 __all__ = ["HeadDrafter"]
 
@@ -49,7 +52,7 @@ class HeadDrafter:
                 "trained for this target"
             )
         self._network = network.to(embedding.weight.device, embedding.weight.dtype).eval()
-        self._layer = _Layer(network.layer, network.layer.self_attn.config, 0)
+        self._layer = Layer(network.layer, network.layer.self_attn.config, 0)
         self._embedding, self._output = embedding, output
         self._cos_PD = self._sin_PD = torch.empty(0, 0)
         self.target = target
@@ -79,9 +82,12 @@ class HeadDrafter:
                 "head the engine's own target"
             )
 
-    def reset(self, sequence: Sequence, capacity: int) -> int:
-        """See `Drafter.reset`; the head's row of the last token waits for the first proposal."""
-        sequence.draft = state = HeadState(ContiguousCache(capacity))
+    def check_tree(self) -> None:
+        """See `Expandable.check_tree`; the layer takes any mask and positions."""
+
+    def reset(self, sequence: Sequence, capacity: int, spare: int = 0) -> int:
+        """See `Expandable.reset`; the head's row of the last token waits for the first proposal."""
+        sequence.draft = state = HeadState(ContiguousCache(capacity + spare))
         self._catch_up([sequence], len(sequence.tokens) - 2)
         return state.pointer
 
@@ -99,6 +105,38 @@ class HeadDrafter:
             active = [one for one, logits_1V in zip(active, rows, strict=True) if one[0].take(logits_1V)]
             self._feed([(state, chain.tokens[-1:], cast(Tensor, state.said_1N)) for chain, state in active])
         return [chain.proposal() for chain in chains]
+
+    def expand(
+        self, sequences: Items[Sequence], sprouts: Items[Sprout], hidden: Items[Tensor] | None = None
+    ) -> list[Tensor]:
+        """See `Expandable.expand`: each node goes on from what the head made up for the node above it."""
+        self._catch_up([s for s, sprout in zip(sequences, sprouts, strict=True) if not sprout.grown], None)
+        feeds: list[Feed] = []
+        trees: list[Parents] = []
+        for sequence, sprout in zip(sequences, sprouts, strict=True):
+            state, number = _of(sequence), {node: at for at, node in enumerate(sprout.grown)}
+            if not sprout.grown:
+                state.made_GN = state.said_1N
+            elif state.made_GN is not None:
+                above = [number[sprout.parents[node]] for node in sprout.frontier]
+                feeds.append((state, [sprout.tokens[node] for node in sprout.frontier], state.made_GN[above]))
+                trees.append(kept(sprout.parents, (*sprout.grown[1:], *sprout.frontier)))
+        for (state, _, _), said_FN in zip(feeds, self._pass(feeds, trees), strict=True):
+            state.made_GN = torch.cat([cast(Tensor, state.made_GN), said_FN])
+        weight, said = self._output.weight, [_of(sequence).made_GN for sequence in sequences]
+        return [
+            weight.new_full((len(sprout.frontier), len(weight)), -torch.inf)
+            if made_GN is None
+            else self._output(made_GN[-len(sprout.frontier) :])
+            for made_GN, sprout in zip(said, sprouts, strict=True)
+        ]
+
+    def retract(self, sequence: Sequence) -> int:
+        """See `Expandable.retract`."""
+        state = _of(sequence)
+        reach = state.pointer
+        state.settle()
+        return reach
 
     def commit(self, sequence: Sequence) -> None:
         """See `Drafter.commit`: rows of the head's own states go, and the target's states that were fed are dropped."""
@@ -135,32 +173,44 @@ class HeadDrafter:
                 return
             self._feed([(s, [tokens[s.cache.pointer + 1]], cast(Tensor, s.said_1N)) for s, tokens in behind])
 
-    def _feed(self, feeds: list[tuple[HeadState, list[int], Tensor]]) -> None:
-        """Feed each head state its own tokens and the states before them `[R, N]`, all in one pass.
-
-        Keys and values of the one layer need no row before them, so only the last row of each is worked out to the end.
-        """
-        if not feeds:
-            return
-        counts = [len(tokens) for _, tokens, _ in feeds]
-        ids = torch.tensor([token for _, tokens, _ in feeds for token in tokens], device=feeds[0][2].device)
-        x_TN = self._network.enter(self._embedding(ids), torch.cat([states for _, _, states in feeds]))
-        starts = [state.cache.pointer for state, _, _ in feeds]
-        cos_T1D, sin_T1D = self._turns([(at, at + n) for at, n in zip(starts, counts, strict=True)], x_TN)
-        parts = [torch.split(part, counts) for part in self._layer.project(x_TN, cos_T1D, sin_T1D)]
-        mixed = [
-            _attend(0, state.cache, q[-1:], k, v, None, self._layer.scale)
-            for (state, _, _), q, k, v in zip(feeds, *parts, strict=True)
-        ]
-        last_BN = torch.stack([part[-1] for part in torch.split(x_TN, counts)])
-        said_BN = _norm(self._network.norm, self._layer.mix(last_BN, torch.cat(mixed)))
-        for (state, _, _), count, said_1N in zip(feeds, counts, torch.split(said_BN, 1), strict=True):
-            state.cache.advance(count)
+    def _feed(self, feeds: list[Feed]) -> None:
+        """Feed each head state its own tokens and the states before them `[R, N]`, all in one pass."""
+        for (state, _, _), said_1N in zip(feeds, self._pass(feeds), strict=True):
             state.said_1N = said_1N
 
-    def _turns(self, places: list[tuple[int, int]], like: Tensor) -> tuple[Tensor, Tensor]:
+    def _pass(self, feeds: list[Feed], trees: list[Parents] | None = None) -> list[Tensor]:
+        """Send what is fed through the layer; return what it gave at the last row of each, or at all nodes of trees.
+
+        Keys and values of the one layer need no row before them, so only those rows are worked out to the end.
+        `trees`: for each feed the shape of a tree whose last nodes it feeds; those before are in the cache.
+        """
+        if not feeds:
+            return []
+        counts = [len(tokens) for _, tokens, _ in feeds]
+        keeps = [1] * len(feeds) if trees is None else counts
+        ids = torch.tensor([token for _, tokens, _ in feeds for token in tokens], device=feeds[0][2].device)
+        x_TN = self._network.enter(self._embedding(ids), torch.cat([states for _, _, states in feeds]))
+        spans = [(state.cache.pointer, state.cache.pointer + n) for (state, _, _), n in zip(feeds, counts, strict=True)]
+        masks: list[Tensor | None] = [None] * len(feeds)
+        places = [list(range(*span)) for span in spans]
+        if trees is not None:
+            places = [positions(stop, shape)[at:] for (at, stop), shape in zip(spans, trees, strict=True)]
+            masks = [_mask(span, shape, x_TN) for span, shape in zip(spans, trees, strict=True)]
+        parts = [torch.split(part, counts) for part in self._layer.project(x_TN, *self._turns(places, x_TN))]
+        mixed = [
+            attended(0, state.cache, q[-keep:], k, v, mask, self._layer.scale)
+            for (state, _, _), q, k, v, keep, mask in zip(feeds, *parts, keeps, masks, strict=True)
+        ]
+        ends = torch.cat([part[-keep:] for part, keep in zip(torch.split(x_TN, counts), keeps, strict=True)])
+        said_RN = normed(self._network.norm, self._layer.mix(ends, torch.cat(mixed)))
+        for (state, _, _), count in zip(feeds, counts, strict=True):
+            state.cache.advance(count)
+        return list(torch.split(said_RN, keeps))
+
+    def _turns(self, places: list[list[int]], like: Tensor) -> tuple[Tensor, Tensor]:
         """Return cos and sin `[T, 1, D]` of the rows at these places; the first half of sin is negative."""
-        last = max(stop for _, stop in places)
+        flat = [place for row in places for place in row]
+        last = max(flat) + 1
         if last > len(self._cos_PD):
             shape = self._network.shape
             size = shape.width // shape.heads
@@ -169,8 +219,8 @@ class HeadDrafter:
             cos, sin = angles.cos(), angles.sin()
             self._cos_PD = torch.cat([cos, cos], dim=-1).to(like)
             self._sin_PD = torch.cat([-sin, sin], dim=-1).to(like)
-        cos_TD, sin_TD = (torch.cat([table[a:b] for a, b in places]) for table in (self._cos_PD, self._sin_PD))
-        return cos_TD[:, None], sin_TD[:, None]
+        at_T = torch.tensor(flat, device=like.device)
+        return self._cos_PD[at_T][:, None], self._sin_PD[at_T][:, None]
 
 
 @final
@@ -179,12 +229,14 @@ class HeadState:
     """What the head keeps for one sequence. `sure`: how many rows were fed with the target's states.
 
     `said_1N`: what the head gave at its last row, `said_sure` at the last sure one: the state of the next position.
+    `made_GN`: in a tree, what it gave for the pending token and each node that was asked for since, in that order.
     """
 
     cache: ContiguousCache
     sure: int = 0
     said_1N: Tensor | None = None
     said_sure: Tensor | None = None
+    made_GN: Tensor | None = None
 
     @property
     def pointer(self) -> int:
@@ -198,7 +250,7 @@ class HeadState:
     def settle(self) -> None:
         """Go back to the last sure row."""
         self.cache.rollback(self.sure)
-        self.said_1N = self.said_sure
+        self.said_1N, self.made_GN = self.said_sure, None
 
     def contents(self) -> list[tuple[Tensor, Tensor]]:
         """The keys and values of all rows."""
@@ -210,7 +262,18 @@ class HeadState:
 
     def fork(self) -> HeadState:
         """Return an independent copy."""
-        return HeadState(self.cache.fork(), self.sure, self.said_1N, self.said_sure)
+        return HeadState(self.cache.fork(), self.sure, self.said_1N, self.said_sure, self.made_GN)
+
+
+Feed = tuple[HeadState, list[int], Tensor]
+"""A state, its next tokens, and the states before them `[R, N]`."""
+
+
+def _mask(span: tuple[int, int], shape: Parents, like: Tensor) -> Tensor:
+    """Return what is added to the scores `[F, S]` of the last nodes of a tree."""
+    at, stop = span
+    hidden_FS = unseen(at, stop - at, shape, 0, like.device)
+    return like.new_zeros(hidden_FS.shape).masked_fill_(hidden_FS, -torch.inf)
 
 
 def _of(sequence: Sequence) -> HeadState:

@@ -15,12 +15,13 @@ import torch
 from torch import Tensor
 
 from specdec_kernels.errors import InvalidInput
-from specdec_teach.drafters.base import Proposal
+from specdec_teach.drafters.base import Proposal, Sprout
 from specdec_teach.drafters.chain import Chain
 from specdec_teach.drafters.networks import MedusaNetwork
 from specdec_teach.drafters.shipped import shipped
 from specdec_teach.pairs import Pair
 from specdec_teach.sequence import Sequence
+from specdec_teach.tree import depths
 
 __all__ = ["MedusaDrafter"]
 
@@ -67,7 +68,10 @@ class MedusaDrafter:
                 "the engine's own target"
             )
 
-    def reset(self, sequence: Sequence, capacity: int) -> None:
+    def check_tree(self) -> None:
+        """See `Expandable.check_tree`; what a head says is the same behind every node of a depth."""
+
+    def reset(self, sequence: Sequence, capacity: int, spare: int = 0) -> None:
         """There is nothing to prepare."""
 
     def propose(
@@ -85,6 +89,25 @@ class MedusaDrafter:
                     if not chain.take(logits_1V):
                         break
         return [chain.proposal() for chain in chains]
+
+    def expand(
+        self, sequences: Items[Sequence], sprouts: Items[Sprout], hidden: Items[Tensor] | None = None
+    ) -> list[Tensor]:
+        """See `Expandable.expand`: a node's depth says which head speaks, whatever stands on the way to it."""
+        return [self._behind(sequence, sprout) for sequence, sprout in zip(sequences, sprouts, strict=True)]
+
+    def _behind(self, sequence: Sequence, sprout: Sprout) -> Tensor:
+        ahead, deep = _ahead(sequence), (0, *depths(sprout.parents))
+        weight, heads_F = self._output.weight, [(ahead or 0) + deep[node + 1] for node in sprout.frontier]
+        logits_FV: Tensor = weight.new_full((len(heads_F), len(weight)), -torch.inf)
+        able = [row for row, head in enumerate(heads_F) if head < self._network.shape.count]
+        if ahead is not None and sequence.hidden is not None and able:
+            said_KN = self._network(sequence.hidden.rows_RW[-1:])[:, 0]
+            logits_FV[able] = self._output(said_KN[[heads_F[row] for row in able]])
+        return logits_FV
+
+    def retract(self, sequence: Sequence) -> None:
+        """See `Expandable.retract`."""
 
     def commit(self, sequence: Sequence) -> None:
         """See `Drafter.commit`: only the last state is wanted again."""

@@ -24,7 +24,7 @@ HOW: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("how", HOW)
-@pytest.mark.parametrize("kind", FEATURES)
+@pytest.mark.parametrize("kind", ["head3", "medusa"])
 def test_the_law_is_the_targets(kind: str, how: str) -> None:
     the_law(kind, HOW[how], sd.Sampling(eos_token_id=None), 2)
 
@@ -36,7 +36,7 @@ def test_three_tokens(kind: str) -> None:
     the_law(kind, HOW["fixed"], sd.Sampling(eos_token_id=None), 3)
 
 
-@pytest.mark.parametrize("kind", FEATURES)
+@pytest.mark.parametrize("kind", ["head3", "medusa"])
 def test_filters_and_a_temperature(kind: str) -> None:
     the_law(kind, HOW["fixed"], sd.Sampling(temperature=0.7, top_k=3, eos_token_id=None), 2)
 
@@ -51,15 +51,15 @@ def the_law(kind: str, how: dict[str, Any], sampling: sd.Sampling, count: int) -
 @pytest.mark.parametrize("kind", ["head3", "medusa"])
 def test_another_q_than_was_drawn_from_breaks_the_law(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The proof can fail: a tree that reports another distribution than it drew from is seen."""
-    drafter, sampling = sd.TreeDrafter(head_for(TARGET, kind), (2, 1)), sd.Sampling(eos_token_id=None)
+    drafter, sampling = sd.TreeDrafter(head_for(TARGET, kind), (2,)), sd.Sampling(eos_token_id=None)
     honest = drafter.propose
 
     def lies(sequences: Any, counts: Any, hidden: Any = None) -> list[sd.Proposal]:
         return [
-            one if one.q_KV is None else sd.Proposal(one.tokens, one.q_KV.roll(1, 0), one.parents, one.reach)
+            one if one.q_KV is None else sd.Proposal(one.tokens, one.q_KV.flip(-1), one.parents, one.reach)
             for one in honest(sequences, counts)
         ]
 
     monkeypatch.setattr(drafter, "propose", lies)
     with pytest.raises(AssertionError):
-        same_law(sd.exact_law(sd.Engine(TARGET, drafter=drafter, gamma=2), PROMPT, 2, sampling), own_law(sampling, 2))
+        same_law(sd.exact_law(sd.Engine(TARGET, drafter=drafter, gamma=1), PROMPT, 1, sampling), own_law(sampling, 1))

@@ -204,7 +204,7 @@ print(f"smallest gap of {len(gaps)} tokens: {min(gaps):.3f}")
 print("same text:", fast.tokens == plain.tokens)
 
 # %% [markdown]
-# In float32 the smallest gap is more than a hundred times the rounding. The texts are equal, and had to be.
+# In float32 the smallest gap is more than a hundred times the rounding. No favourite can change there, and none did.
 #
 # bfloat16 keeps 8 bits of precision. Between 16 and 32 its numbers are 0.125 apart, and logits of this model get that
 # large. So a favourite that leads by so little may lose its place to a rounding. The next cell shows what happens on
@@ -313,8 +313,12 @@ check("13.2", answer)
 # Add up the three absolute differences from p, and halve the sum.
 # </details>
 #
-# That was one token. **Predict:** does the TV of whole texts stay the same, shrink, or grow with their length? Answer `"same"`,
-# `"shrinks"` or `"grows"`.
+# ## A little at each token
+#
+# TV 0.08, for one token. A text has many.
+#
+# **Predict:** does the TV of whole texts stay the same, shrink, or grow with their length? Answer `"same"`, `"shrinks"` or
+# `"grows"`.
 
 # %%
 from itertools import product
@@ -475,7 +479,7 @@ check("13.3", fooled)
 #
 # ## Lossless is not fast
 #
-# A drafter that is wrong every time: it proposes the token after the right one.
+# A drafter that is wrong every time: the id that it proposes is always one above the right one.
 
 # %%
 right = teller().generate(prompt, sd.Sampling.greedy(), max_new_tokens=24, speculate=False).tokens
@@ -628,9 +632,9 @@ sd.play(teller(verify="typical"), prompt, story, max_new_tokens=24)
 #   it has no single distribution, and the engine refuses it.
 # - One score was tried, log-probability. Other judges look at other things, and none looks at the whole law.
 #
-# ## What a claim must state
+# ## Can you? What a claim must state
 #
-# Before you say or believe "lossless":
+# Before you say "lossless", or believe it, tick:
 #
 # - [ ] the **rule**: rejection, block or coupled; for any other its TV, and over which length (13.2)
 # - [ ] the **target**: which weights, which number format (13.p2)

@@ -86,6 +86,18 @@ def test_flags_of_the_run_are_plain() -> None:
     assert "lossless" not in to_svg(CASES["mixed"], 0)
 
 
+@pytest.mark.parametrize("verify", ["typical", "threshold"])
+def test_a_rule_that_bounds_p_is_told_as_a_bound(verify: str) -> None:
+    """Such a rule draws nothing, so the picture must not speak of a draw."""
+    old = CASES["lossy"].cycles[1]  # one draft accepted, the next rejected
+    bare = tuple(replace(d, u=None, accept_probability=None) for d in old.decisions)
+    for wanted, decisions in (("too little", bare), ("enough", bare[:1])):
+        cycle = replace(old, proposed=old.proposed[: len(decisions)], decisions=decisions)
+        text = to_svg(replace(CASES["lossy"], meta=replace(CASES["lossy"].meta, verify=verify), cycles=(cycle,)), 1)
+        assert re.search(rf">p = [\d.]+ is {wanted} for the rule<", text)
+        assert "own draw" not in text
+
+
 @pytest.mark.parametrize("cycle", [-1, 6, True, "0", None])
 def test_a_cycle_outside_the_run_is_refused_with_the_range(cycle: int) -> None:
     with pytest.raises(InvalidInput, match="0 to 5"):

@@ -105,6 +105,8 @@ def _test(c: Canvas, trace: Trace, d: Decision, x: float, y: float, w: float) ->
             else "not judged"
         )
         verb = "" if what == "not judged" else (" agrees" if d.accepted else " differs")
+        if verb and not greedy and trace.meta.verify in ("typical", "threshold"):
+            what, verb = f"p = {num(d.p)} is", " enough for the rule" if d.accepted else " too little for the rule"
         c.text(x, y + 16, what + verb)
         if verb:
             _split(c, x, y + 23, w, float(d.accepted))

@@ -132,3 +132,14 @@ test("blocks: the record is told after the rewind, and what it will give back is
   for (const [odd, said] of odd_blocks) assert.equal(blocksSentence(odd), said);
   assert.equal(player.blocksAt(traces.mixed, player.index(traces.mixed).frames.at(-1)), null);
 });
+
+test("a rule that bounds p is told as a bound, not as a draw", () => {
+  const trace = structuredClone(traces.lossy), m = player.index(trace), c = trace.cycles[1];
+  const frame = m.frames.find((f) => f.cycle === 1);
+  for (const verify of ["typical", "threshold"]) {
+    trace.meta.verify = verify;
+    const [yes, no] = c.decisions.map((d) => player.test(trace, m, frame, { ...d, u: null, accept_probability: null }));
+    assert.match(yes, /^p = [\d.]+ is enough for the rule$/);
+    assert.match(no, /^p = [\d.]+ is too little for the rule$/);
+  }
+});

@@ -58,6 +58,8 @@ export function test(trace, m, frame, d) {
   const forced = d.forced ? " (forced)" : "";
   if (d.p === null) return "p, q and u are unknown";
   if (d.u === null || d.accept_probability === null) {
+    if (!isGreedy(trace) && ["typical", "threshold"].includes(trace.meta.verify))
+      return `p = ${num(d.p)} is ${ok ? "enough" : "too little"} for the rule` + forced;
     const other = ok || c.last === null ? null : quote(m.text[c.committed_before + c.accepted]);
     const whose = isGreedy(trace) ? "the target's likeliest token" : "the target's own draw";
     if (ok) return `${whose} is ${y} too` + forced;

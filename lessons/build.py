@@ -8,6 +8,7 @@ from run to run. It does not know what a lesson teaches.
     python -m lessons.build            every lesson
     python -m lessons.build 00 03      those lessons
     python -m lessons.build --check    build nothing; status 1 when a notebook is missing or older than its source
+    python -m lessons.build --metadata execute nothing; store the metadata of cells again (tags, slides)
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ import jupytext
 import nbclient
 import nbformat
 
+from lessons.slides import roles
+
 __all__ = [
     "ADDRESS",
     "NOTEBOOKS",
@@ -37,6 +40,7 @@ __all__ = [
     "main",
     "notebook_of",
     "read_source",
+    "relabel",
     "solution_of",
     "stale",
     "strip",
@@ -88,11 +92,14 @@ def read_source(path: Path, *, solved: bool = False) -> Any:
     notebook = nbformat.v4.new_notebook(metadata={"kernelspec": _KERNEL, "language_info": _LANGUAGE})
     if own is not None:
         notebook.metadata[_OWN_METADATA] = own
-    for index, cell in enumerate(read.cells):
+    slides = roles((cell.cell_type, cell.source) for cell in read.cells)
+    for index, (cell, role) in enumerate(zip(read.cells, slides, strict=True)):
         make: Any = nbformat.v4.new_code_cell if cell.cell_type == "code" else nbformat.v4.new_markdown_cell
         cell.source = _MARKER.sub("", cell.source) if solved else strip(cell.source)
         mark = hashlib.sha256(f"{cell.cell_type}\n{cell.source}".encode()).hexdigest()[:8]
-        metadata = {"tags": list(cell.metadata["tags"])} if cell.metadata.get("tags") else {}
+        metadata: dict[str, Any] = {"tags": list(cell.metadata["tags"])} if cell.metadata.get("tags") else {}
+        if role is not None:
+            metadata["slideshow"] = {"slide_type": role}
         notebook.cells.append(make(cell.source, id=f"c{index:02d}-{mark}", metadata=metadata))
     return notebook
 
@@ -114,6 +121,10 @@ def canonical(notebook: Any, name: str) -> str:
     notebook.metadata.pop("widgets", None)
     notebook.metadata["language_info"] = _LANGUAGE  # the kernel wrote its exact version there
     nbformat.validate(notebook)
+    return _text(notebook)
+
+
+def _text(notebook: Any) -> str:
     text = nbformat.writes(notebook, version=4)
     return json.dumps(json.loads(text), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
@@ -155,8 +166,24 @@ def build(source: Path, target: Path, *, solved: bool = False) -> None:
         except nbclient.exceptions.CellExecutionError as error:
             raise BuildError(f"{source.name} fails:\n{error}") from None
     target.parent.mkdir(exist_ok=True)
+    _write(target, canonical(notebook, source.name))
+
+
+def relabel(source: Path, target: Path, *, solved: bool = False) -> None:
+    """Store the metadata of an executed notebook again, without executing it; BuildError when its cells are older."""
+    wanted = read_source(source, solved=solved)
+    stored = nbformat.read(target, as_version=4) if target.exists() else None
+    if stored is None or [cell[:3] for cell in _cells(stored)] != [cell[:3] for cell in _cells(wanted)]:
+        raise BuildError(f"{target.name} is older than its source; run `make lessons ARGS={source.name[:2]}`")
+    for cell, new in zip(stored.cells, wanted.cells, strict=True):
+        cell.metadata = new.metadata
+    stored.metadata = wanted.metadata
+    _write(target, _text(stored))
+
+
+def _write(target: Path, text: str) -> None:
     part = target.with_suffix(".part")
-    part.write_text(canonical(notebook, source.name), encoding="utf-8")
+    part.write_text(text, encoding="utf-8")
     part.replace(target)
 
 
@@ -196,6 +223,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("numbers", nargs="*", metavar="NN", help="which lessons; all when none is named")
     parser.add_argument("--check", action="store_true", help="build nothing; say which notebooks are out of step")
+    parser.add_argument("--metadata", action="store_true", help="execute nothing; store the metadata of cells again")
     args = parser.parse_args(argv)
     every = sorted(SOURCES.glob("[0-9][0-9]_*.py"))
     wanted = [path for path in every if not args.numbers or path.name[:2] in args.numbers]
@@ -205,12 +233,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         behind = [path.stem for path in wanted if stale(path)]
         print(f"out of step, run `make lessons`: {', '.join(behind)}" if behind else "every notebook is in step")
         return int(bool(behind))
+    store = relabel if args.metadata else build
     for path in wanted:
         try:
-            build(path, notebook_of(path))
+            store(path, notebook_of(path))
             if (solved := solution_of(path)) is not None:
-                build(path, solved, solved=True)
-            print(f"built lessons/{notebook_of(path).name}", flush=True)
+                store(path, solved, solved=True)
+            print(f"{'relabelled' if args.metadata else 'built'} lessons/{notebook_of(path).name}", flush=True)
         except BuildError as error:
             print(error, file=sys.stderr)
             return 1

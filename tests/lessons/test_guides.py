@@ -170,7 +170,7 @@ EXAM: dict[str, Callable[[], list[object]]] = {
     "E10.3": lambda: [200 / 400, 200 / (200 + 80)],
     "E11.1": lambda: [2, 2, 4 - 2, '"eos"'],
     "E11.2": lambda: [4 - 4, 4 - 0, 4 - 2, *(pointers(L, 4, n)[2] for L, n in ((10, 4), (20, 0), (30, 2)))],
-    "E12.1": lambda: [pointers(40, 4, 2)[2], 40 + 2],
+    "E12.1": lambda: [pointers(40, 4, 2)[2], 40 + 2, 2 + 1],
     "E13.1": lambda: [[p**2 / sum(other**2 for other in P) for p in P]],
     "E13.2": lambda: [law := redraw(lambda p, q, draft: float(p[draft] >= q[draft])), 1 - overlap(law, P)],
 }

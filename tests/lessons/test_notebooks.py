@@ -45,7 +45,11 @@ def test_there_are_lessons_and_each_notebook_has_a_source() -> None:
 
 @each_lesson
 def test_the_notebook_is_in_step_with_its_source(form: Form) -> None:
-    assert not stale(form.source), f"run `make lessons ARGS={form.source.name[:2]}` and commit the notebook"
+    number = form.source.name[:2]
+    assert not stale(form.source), (
+        f"run `make lessons ARGS={number}` (if only slides or tags changed: ARGS='--metadata {number}', which executes "
+        "nothing) and commit the notebook"
+    )
 
 
 @each_lesson
@@ -55,7 +59,7 @@ def test_the_file_is_canonical(form: Form) -> None:
     assert "widgets" not in notebook.metadata
     assert "application/vnd.jupyter" not in text
     assert [cell.execution_count for cell in code_cells(notebook)] == list(range(1, len(code_cells(notebook)) + 1))
-    assert all(set(cell.metadata) <= {"tags"} for cell in notebook.cells)
+    assert all(set(cell.metadata) <= {"tags", "slideshow"} for cell in notebook.cells)
     assert len({cell.id for cell in notebook.cells}) == len(notebook.cells)
     assert not [output for output in outputs(notebook) if output.output_type == "error"]
 

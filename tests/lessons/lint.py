@@ -18,7 +18,7 @@ __all__ = ["ACRONYMS", "RULES", "Rule", "code_cells", "glossary", "misspelt", "o
 FEWEST_OUTPUTS = 3
 FORBIDDEN = ("Output(", "interact(", "clear_output", "tqdm", "%pip", "!pip", "update_display")
 # 1.5 ms, 3 seconds, 12:34:56
-TIMING = re.compile(r"\d\s?(?:ns|µs|us|ms|s|sec|secs|seconds?|it/s)\b|\b\d{1,2}:\d{2}:\d{2}\b")
+TIMING = re.compile(r"\d ?(?:ns|µs|us|ms|s|sec|secs|seconds?|it/s)\b|\b\d{1,2}:\d{2}:\d{2}\b")
 PARTS = {
     "objectives": r"^After it you can$",
     "a control": r"(?i)\bcontrols?\b|must fail|cannot fail",

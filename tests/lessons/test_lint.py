@@ -164,6 +164,11 @@ def test_an_acronym_is_explained_near_its_first_use_or_earlier(short: str) -> No
     assert undefined(used, "05", {f"{short} cache": "05"})  # the glossary sends readers to this very lesson
 
 
+def test_a_line_that_ends_with_a_number_is_no_timing() -> None:
+    rule = next(rule for rule in RULES if rule.__name__ == "nothing_that_changes")
+    assert rule(notebook(printed="limits: 8\nsecond call: 8 steps, 3 stories")) == []
+
+
 def test_an_explanation_may_be_too_far() -> None:
     meaning = "TV is the total variation."
     assert undefined(f"TV falls. {'So it goes. ' * 9}{meaning}", "05", {}) == []

@@ -72,6 +72,11 @@ def test_predictions_are_those_of_the_notebook(number: str) -> None:
     assert table == engine_says(number)
 
 
+def test_predictions_that_are_named_have_a_line() -> None:
+    lines = set(re.findall(r"^\| `(\d\d\.p\d)` \|", INSTRUCTOR, re.MULTILINE))
+    assert set(re.findall(r"\d\d\.p\d", INSTRUCTOR)) == lines
+
+
 @each_lesson
 def test_exercises_that_are_named_exist(number: str) -> None:
     named = set(re.findall(rf"(?<![\w.])({number}\.\d)\b", re.sub(r"\*\*E\d\d\.\d\*\*", "", INSTRUCTOR)))

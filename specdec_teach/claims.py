@@ -212,8 +212,8 @@ def draft_lag(run: Run, cycle: Cycle) -> Claims:
     if kv.after > kv.written:
         yield f"the draft's pointer ends at {kv.after}, but only {kv.written} tokens were ever computed"
     lag, allowed = cycle.committed_after - kv.after, 2 if cycle.last_kind == "bonus" else 1
-    # What a head made up for its drafts it lets go, accepted or not: it is as far behind as the cycle emitted.
-    if run.meta is not None and "head" in (run.meta.drafter or ""):
+    # What was made up in place of the target's states is let go, accepted or not: the lag is all that was emitted.
+    if run.meta is not None and run.meta.features:
         allowed = len(cycle.emitted)
     if cycle.parents is not None:  # the same goes for a tree
         allowed = max(allowed, len(cycle.emitted))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specdec_teach.drafters.base import Drafter
+from specdec_teach.drafters.base import Drafter, features_of
 from specdec_teach.rules import Rule
 from specdec_teach.rules.kernel import ByKernel
 from specdec_teach.sampling import Sampling
@@ -69,6 +69,7 @@ def describe(
         backend=rule.backend if isinstance(rule, ByKernel) else "torch",
         eos=tuple(sorted(eos)),
         planner=planner,
+        features=features_of(drafter) if drafter is not None else (),
     )
 
 

@@ -206,6 +206,7 @@ class Meta:
     follows the target's processed distribution exactly. `forced`: the draft at which rejections were forced, if any.
     `planner`: who chose the γ of each cycle, "auto" or "heuristic", with `gamma` as the largest; None: it was fixed.
     `backend`: who judged the drafts, "torch", the "triton" kernel or another engine. `eos`: the ids that end the text.
+    `features`: which of the target's hidden states the drafter reads, none for most.
     None, "unknown" and a setting that `sampling` lacks stand for what is not known.
     """
 
@@ -228,6 +229,7 @@ class Meta:
     backend: str = "torch"
     eos: tuple[int, ...] = ()
     planner: str | None = None
+    features: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ row that a rejection left behind, or a token beside its state changes what is sa
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -141,6 +142,19 @@ def test_what_was_read_is_dropped() -> None:
             assert stream.sequence.hidden is not None
             most = 1 if kind == "medusa" else len(cycle.emitted)
             assert not cycle.proposed or len(stream.sequence.hidden.rows_RW) <= most
+
+
+@pytest.mark.parametrize("kind", ["head", "head3"])
+def test_a_record_says_what_was_read(kind: str) -> None:
+    """Hence why the head's rows are let go with the drafts that stood; without that word they would be missing."""
+    drafter = near(kind)
+    drafter.name = "another name"
+    trace = sd.Engine(TARGET, drafter=drafter).generate(list(PROMPTS[0]), GREEDY, max_new_tokens=19).trace
+    assert trace is not None
+    assert trace.meta.features == FEATURES[kind]
+    assert sd.invariants.check(trace) == []
+    silent = replace(trace, meta=replace(trace.meta, features=()))
+    assert {one.name for one in sd.invariants.check(silent)} == {"draft-lag"}
 
 
 def test_a_head_for_another_target_is_refused() -> None:

@@ -142,6 +142,7 @@ class Meta(TypedDict):
     backend: NotRequired[str]
     planner: NotRequired[str | None]
     eos: NotRequired[list[int]]
+    features: NotRequired[list[int]]
 
 
 class Trace(TypedDict):

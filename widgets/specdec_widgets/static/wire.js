@@ -139,6 +139,7 @@
  * @property {string} [backend]
  * @property {string|null} [planner]
  * @property {number[]} [eos]
+ * @property {number[]} [features]
  */
 
 /**

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence as Items
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast, final
+from typing import Any, Literal, final
 
 import torch
 from torch import Tensor
@@ -22,6 +22,7 @@ from torch import Tensor
 from specdec_kernels.errors import EngineFailure, InvalidInput, shown, unknown_name, whole
 from specdec_teach import tree
 from specdec_teach.drafters.base import Expandable, Proposal, Sprout
+from specdec_teach.drafters.model import ModelDrafter
 from specdec_teach.noise import StreamId
 from specdec_teach.policy import processed
 from specdec_teach.sequence import Sequence
@@ -86,10 +87,11 @@ class TreeDrafter:
         return getattr(self._base, "model", None)
 
     def over(self, model: object) -> TreeDrafter:
-        """Return trees like these from another draft model."""
+        """Return trees like these from another draft model, in place of a base that is not one too."""
         twin = object.__new__(TreeDrafter)
         twin.__dict__.update(self.__dict__)
-        twin._base = cast(Any, self._base).over(model)
+        twin._base = getattr(self._base, "over", ModelDrafter)(model)
+        twin.features = tuple(getattr(twin._base, "features", ()))
         twin.model_name, twin.revision, twin.context = twin._base.model_name, twin._base.revision, twin._base.context
         return twin
 

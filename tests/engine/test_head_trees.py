@@ -226,3 +226,14 @@ def test_the_check_passes(kind: str, how: dict[str, Any]) -> None:
     assert report.ok, report.failures[:3]
     rows = list(checking.states.states(trees(kind, how, gamma=2), ("contiguous", "paged")))
     assert all(row.ok for row in rows), [row for row in rows if not row.ok][:3]
+
+
+@pytest.mark.parametrize("kind", FEATURES)
+def test_over_another_model_a_draft_model_takes_the_heads_place(kind: str) -> None:
+    """As the check asks for where it wants tables of known laws: the shape stays, no hidden state is read."""
+    drafter = sd.TreeDrafter(head_for(TARGET, kind), **BY_CHANCE).over(sd.testing.tiny_llama(noise=0.1))
+    assert drafter.features == ()
+    assert drafter.nodes(4) == 9
+    engine = sd.Engine(sd.testing.tiny_llama(), drafter=drafter)
+    texts = [engine.generate([1, 2, 3], GREEDY, max_new_tokens=12, speculate=s).tokens for s in (True, False)]
+    assert texts[0] == texts[1]

@@ -37,6 +37,7 @@ Seen = dict[int, list[Tensor]]
 Norm = Callable[[Tensor], Tensor]
 
 _FAMILIES = {"llama", "mistral", "qwen2", "qwen3"}
+_NARROW, _LONG = {torch.bfloat16, torch.float16}, 128
 _FIXED_ROPE = {"default", "linear", "llama3", "yarn"}
 
 
@@ -248,9 +249,11 @@ def attended(
 ) -> Tensor:
     """Write keys and values; return softmax(q·k·scale + mask)·v over all that is readable, `[T, H·D]`."""
     k, v = cache.write(layer, k_TGD.transpose(0, 1)[None], v_TGD.transpose(0, 1)[None])
-    grouped, q = q_THD.shape[1] != k.shape[1], q_THD.transpose(0, 1)[None]
+    grouped, q, rows = q_THD.shape[1] != k.shape[1], q_THD.transpose(0, 1)[None], len(q_THD)
+    if rows == 1 and k.shape[2] >= _LONG and q.dtype in _NARROW and q.device.type == "cpu":
+        q = q.expand(-1, -1, 2, -1)  # torch's 16-bit kernel takes longer for one row than for two
     out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask_TS, scale=scale, enable_gqa=grouped)
-    return out[0].transpose(0, 1).reshape(len(q_THD), -1)
+    return out[0, :, :rows].transpose(0, 1).reshape(rows, -1)
 
 
 def _last(x_TN: Tensor, counts: Items[int], keeps: Items[int]) -> Tensor:

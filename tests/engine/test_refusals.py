@@ -19,7 +19,6 @@ from transformers import (
 )
 
 import specdec_teach as sd
-from specdec_teach.pairs import _same_vocabulary
 
 TARGET = sd.testing.tiny_llama(context=32)
 
@@ -159,20 +158,3 @@ def test_logits_that_are_not_numbers(who: str, sampling: sd.Sampling) -> None:
     with pytest.raises(sd.EngineFailure, match=r"after \d+ tokens"):
         next(stream)
     assert stream.sequence.tokens == kept
-
-
-def test_tokenizers_that_differ_are_refused_with_the_first_id() -> None:
-    """Same size, one other token."""
-
-    class Words:
-        def __init__(self, words: list[str]) -> None:
-            self.words = words
-
-        def get_vocab(self) -> dict[str, int]:
-            return {word: i for i, word in enumerate(self.words)}
-
-    _same_vocabulary(Words(["a", "b", "c"]), Words(["a", "b", "c"]))
-    with pytest.raises(sd.InvalidInput, match="differ at id 1: 'b' in the target's, 'x' in the draft's"):
-        _same_vocabulary(Words(["a", "b", "c"]), Words(["a", "x", "d"]))
-    with pytest.raises(sd.InvalidInput, match="differ at id 2"):
-        _same_vocabulary(Words(["a", "b", "c"]), Words(["a", "b"]))

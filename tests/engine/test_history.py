@@ -136,7 +136,7 @@ def test_a_penalty_that_is_blind_inside_the_block_is_caught(monkeypatch: pytest.
     """All rows with the committed history only: the checks above must fail."""
     honest = History.apply
 
-    def blind(self: History, logits_RV: torch.Tensor, prefix: Any, drafts: Any) -> torch.Tensor:
+    def blind(self: History, logits_RV: torch.Tensor, prefix: Any, drafts: Any, parents: Any = None) -> torch.Tensor:
         return torch.cat([honest(self, row[None], prefix, ()) for row in logits_RV])
 
     monkeypatch.setattr(History, "apply", blind)

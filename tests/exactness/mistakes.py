@@ -17,6 +17,7 @@ from specdec_kernels import rejection
 from specdec_teach import ending, grammar, limits, noise
 from specdec_teach import sampling as sampling_module
 from specdec_teach.caches.contiguous import ContiguousCache
+from specdec_teach.drafters import chain
 from specdec_teach.drafters import model as model_drafter
 from specdec_teach.drafters.base import Proposal
 from specdec_teach.rules import Rejection, Verdict
@@ -68,12 +69,12 @@ def raw_q(patch: Patch) -> None:
             rows.append(logits.softmax(-1))
             return honest_processed(logits, sampling)
 
-        honest_processed = model_drafter.processed
-        model_drafter.processed = both  # type: ignore[attr-defined]
+        honest_processed = chain.processed
+        chain.processed = both  # type: ignore[attr-defined]
         try:
             (proposal,) = honest(self, sequences, counts)
         finally:
-            model_drafter.processed = honest_processed  # type: ignore[attr-defined]
+            chain.processed = honest_processed  # type: ignore[attr-defined]
         return [Proposal(proposal.tokens, torch.cat(rows) if rows else None)]
 
     patch.setattr(model_drafter.ModelDrafter, "propose", propose)

@@ -155,6 +155,7 @@ def test_the_bug_hunt_holds_no_answer() -> None:
     honest = Engine(target, drafter=ModelDrafter(tiny_llama(1, vocab=48, noise=0.4)), gamma=3)
     view = hunt(honest, [1, 2, 3], max_new_tokens=12)
     assert isinstance(view, BugHunt)
+    broken: dict[str, Any] = {}
     for name in faults.names():
         view.console.values = {"engine": name}
         view.console.request = {"do": "run", "n": name}
@@ -168,8 +169,13 @@ def test_the_bug_hunt_holds_no_answer() -> None:
         answer = faults.describe(name)
         for secret in (answer.title, answer.thought, answer.symptom):
             assert secret.lower() not in kept
-    broken = next(r for r in view.console.findings["rows"] if r["broken"] and r["first"] is not None)
-    view.console.request = {"do": "cycle", "cycle": broken["first"], "n": 1}
+        places = [r["first"] for r in view.console.findings["rows"] if r["broken"] and r["first"] is not None]
+        if places:
+            broken[name] = places[0]
+    name, first = broken.popitem()
+    view.console.values = {"engine": name}
+    view.console.request = {"do": "run", "n": "again"}
+    view.console.request = {"do": "cycle", "cycle": first, "n": 1}
     view.console.values = {"engine": "no_such"}
     view.console.request = {"do": "run", "n": 2}
     assert view.console.status.startswith("InvalidInput: engine cannot be 'no_such'")

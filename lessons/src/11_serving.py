@@ -570,7 +570,7 @@ class Blind:
         self.sampling, self.honest = sampling, Policy(sampling, history)
         self.legal, self.rows = self.honest.legal, self.honest.rows
 
-    def scores(self, logits_RV, prefix, drafts):
+    def scores(self, logits_RV, prefix, drafts, parents=None):
         return torch.cat([self.honest.scores(row_V[None], prefix, ()) for row_V in logits_RV])
 
 
@@ -644,7 +644,7 @@ class NeverBack(Blind):
 
     fed = None
 
-    def scores(self, logits_RV, prefix, drafts):
+    def scores(self, logits_RV, prefix, drafts, parents=None):
         self.fed = list(prefix) if self.fed is None else [*self.fed, prefix[-1]]
         scores_RV = self.honest.scores(logits_RV, self.fed, drafts)
         self.fed += drafts

@@ -33,7 +33,7 @@ def open_notebook(lab: Server, page: Any, name: str) -> dict[str, Any]:
 
 
 def both_themes(page: Any, root: str, tmp_path: Path) -> None:
-    for theme, name in (("JupyterLab Dark", "dark"), ("JupyterLab Light", "light")):
+    for theme, name in (("JupyterLab Light", "light"), ("JupyterLab Dark", "dark")):
         page.evaluate("theme => jupyterapp.commands.execute('apputils:change-theme', {theme})", theme)
         page.wait_for_selector(f"{root}[data-theme='{name}']")
         page.wait_for_timeout(500)  # colours fade over

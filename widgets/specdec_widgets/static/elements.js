@@ -79,10 +79,11 @@ export function onDark(node) {
 /** Keep `root.dataset.theme` equal to what lies behind `host`. @returns {() => void} stops it */
 export function watchTheme(root, host) {
   const tell = () => { root.dataset.theme = onDark(host) ? "dark" : "light"; };
-  const seen = new MutationObserver(tell), scheme = matchMedia("(prefers-color-scheme: dark)");
+  const later = () => { tell(); for (const ms of [300, 1500]) setTimeout(tell, ms); }; // a host's colours may load after its attribute
+  const seen = new MutationObserver(later), scheme = matchMedia("(prefers-color-scheme: dark)");
   for (const node of [document.documentElement, document.body]) seen.observe(node, { attributes: true });
   scheme.addEventListener("change", tell);
-  tell();
+  later();
   return () => {
     seen.disconnect();
     scheme.removeEventListener("change", tell);

@@ -99,7 +99,7 @@ def test_play_runs_and_stops(page: Any, tmp_path: Path) -> None:
     page.select_option(".speed", "4")
     page.focus(ROOT)
     page.keyboard.press("Space")
-    page.wait_for_function("document.querySelector('.specdec-timeline').dataset.step >= 2")
+    page.wait_for_function("() => document.querySelector('.specdec-timeline').dataset.step >= 2")
     page.keyboard.press("Space")
     held = page.eval_on_selector(ROOT, STEP)
     page.wait_for_timeout(600)

@@ -30,7 +30,7 @@ def run(options: Options, say: Say) -> Report:
     """Race the pair that `options` name; without a draft model, n-gram drafts on a text that invites copying."""
     pair = load(options)
     tokens = 16 if options.quick else 64
-    gammas = (4,) if options.quick else (2, 4, 6)
+    gammas = (4,) if options.quick else (2, 4, 6, 8)
     skipped = flashspec.missing()
     drafter = NgramDrafter(longest=_LONGEST) if pair.draft is None else None
     texts = (COPY,) if drafter else STORIES[: 1 if options.quick else None]

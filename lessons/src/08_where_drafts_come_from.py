@@ -202,7 +202,8 @@ check("08.2", two_chances)
 #
 # 0.5 + 0.3 + 0.1, and p of token 0.
 # </details>
-#
+
+# %% [markdown]
 # The order can turn. Where the target is nearly certain, p is nearly one-hot; the favourite then stands nearly always, and a
 # drawn draft only as often as q draws that token. Compare the two models in the column of quotes.
 #
@@ -330,6 +331,8 @@ for low, high in ((0.0, 0.5), (0.5, 0.9), (0.9, 1.01)):
 # - **A** After each drawn token: if it was unsure, draft no further. The token itself is proposed.
 # - **B** After each drawn token: if it was unsure, take it back, and draft no further.
 # - **C** Before the cycle: draft little if the last cycle's drafts fell.
+#
+# (In the code, `Patience` is A: it goes on only behind a draft with q of at least 0.5. `TakesBack` is B, for q below 0.3.)
 
 # %%
 from specdec_teach.exercises.lesson_08 import TakesBack
@@ -414,7 +417,8 @@ check("08.4", estimate)
 #
 # `stood += accepted`, and `fell += 1` if `accepted < drafted and not cut`.
 # </details>
-#
+
+# %% [markdown]
 # Dividing accepted by drafted would be wrong in one direction only: it counts drafts as failures that nobody judged, the more so the larger γ
 # is. A planner that believes it drafts less and less.
 
@@ -475,13 +479,15 @@ check("08.5", gammas)
 #   under the coupled rule.
 # - Prices are measured for one request at a time. In a full batch wider forwards cost more.
 #
-# ## Self-check
+# ## Can you?
 #
-# - [ ] `sd.check` passes for every drafter you use: the laws by enumeration, and each drafter's own caches.
-# - [ ] A drafter whose drafts are certain reports no q.
-# - [ ] No drawn draft is dropped because of its value.
-# - [ ] The same call twice gives the same trace: nothing that was learnt of one request reaches the next.
-# - [ ] Drafts behind a rejection are in no estimate.
+# - [ ] look drafts up in a text, and say when a drafter should stay silent (08.1)
+# - [ ] say when a drawn draft stands more often than a favourite, and when it does not (08.p1, 08.2)
+# - [ ] say what goes wrong when the reported q is not the one that was drawn from
+# - [ ] cut q to a shared vocabulary, or refuse (08.3)
+# - [ ] say what a draft's confidence may decide, and what not (08.p2, 08.p3)
+# - [ ] estimate α without the drafts behind a rejection (08.4)
+# - [ ] choose γ from α and prices, 0 included (08.5)
 #
 # ## In 60 seconds
 #
@@ -490,30 +496,29 @@ check("08.5", gammas)
 # often than favourites. Vocabularies must agree, or be cut to what they share. Confidence grants no acceptance. It may
 # shorten a draft, if no drawn token is taken back. γ = 0 is a choice like any other.
 #
-# **Red flags**
+# **Red flags**: a drafter that proposes its favourite and reports a softmax · "we drop drafts below a confidence" · acceptance
+# of nearly 100 %, by hardly drafting · α as accepted divided by drafted · a benchmark whose second run drafts more than its
+# first · "they have the same number of tokens, so the vocabularies agree".
 #
-# - A drafter reports a softmax and proposes its favourite.
-# - "We drop drafts below a confidence": drop, or stop?
-# - Acceptance of nearly 100 %: by hardly drafting?
-# - α is accepted divided by drafted.
-# - The second run of a benchmark drafts more than the first.
-#
-# **Questions an interviewer would ask**
+# **Asked in interviews**
 #
 # <details><summary>When do n-grams beat a draft model?</summary>
 #
 # Where the text repeats its context, and drafts must be nearly free. They have no cache and no weights, and are silent where
 # they know nothing.
 # </details>
+#
 # <details><summary>Why does greedy drafting lower acceptance while sampling?</summary>
 #
 # A certain draft stands with chance p of one token. A drawn one stands with chance Σ min(p, q), which is 1 if q = p.
 # </details>
+#
 # <details><summary>May a draft end early on low confidence?</summary>
 #
 # Yes, behind the unsure token. No, before it: dropping a drawn token for its value changes which tokens are offered, and the
 # rule does not know.
 # </details>
+#
 # <details><summary>Draft and target have different tokenizers. What now?</summary>
 #
 # Draft what both share, with q scaled to it, and read the rest of the text with the draft's own tokenizer. If nothing is
@@ -522,9 +527,9 @@ check("08.5", gammas)
 #
 # ## Where to read more
 #
-# - Saxena 2023, *Prompt Lookup Decoding* (n-grams); He et al. 2023, *REST* (retrieval), section 3.
-# - Cai et al. 2024, *Medusa*, section 2.1; Li et al. 2024, *EAGLE*, section 3 (heads).
-# - Elhoushi et al. 2024, *LayerSkip*, section 4 (early exit).
-# - Timor et al. 2025, *Accelerating LLM Inference with Lossless Speculative Decoding Algorithms for Heterogeneous
-#   Vocabularies*, section 3.
-# - Leviathan et al. 2023, *Fast Inference from Transformers via Speculative Decoding*, section 3.3 (the best γ).
+# Saxena, *Prompt lookup decoding* (2023), for n-grams. He and others, *REST: retrieval-based speculative decoding* (2023), section 3.
+# Elhoushi and others, *LayerSkip* (2024), section 4, for early exit. Cai and others, *Medusa* (2024), section 2.1, for heads that do
+# not hear each other. Li and others, *EAGLE* (2024), section 3, for a head that is fed its own guesses, and *EAGLE-3* (2025), for one
+# that reads several layers. Timor and others, *Accelerating LLM inference with lossless speculative decoding algorithms for
+# heterogeneous vocabularies* (2025), on the intersection of two vocabularies. Leviathan, Kalman, Matias, *Fast inference from
+# transformers via speculative decoding* (2023), section 3.5, for the best γ.

@@ -244,7 +244,8 @@ check("10.1", estimate_alpha)
 #
 # `stood / (stood + fell)`, unless that sum is 0.
 # </details>
-#
+
+# %% [markdown]
 # Here is a pair of models whose α is 0.6 at every position, by construction. The naive estimate is the acceptance
 # rate. The other one uses the trace, which says of every draft whether it was judged.
 
@@ -535,30 +536,15 @@ print(f"best γ by the clock     {max(measured, key=measured.get)}")
 
 # %% tags=["nbval-ignore-output"]
 # measured: your numbers will differ
-from io import BytesIO
+from dataclasses import replace
 
-from IPython.display import Image
-from matplotlib.figure import Figure
-
-figure = Figure(figsize=(7.2, 3.8), layout="constrained")
-axis = figure.subplots()
-for a, style in ((0.5, ":"), (0.7, "-."), (alpha, "-"), (0.9, "--")):
-    line = [tokens_per_cycle(a, gamma) / (costs.v(gamma + 1) + gamma * c) for gamma in range(1, 13)]
-    axis.plot(range(1, 13), line, style, color="#0072B2", label=f"predicted, α = {a:.2f}")
-axis.plot(gammas, [measured[gamma] for gamma in gammas], "D", color="#D55E00", label="measured")
-axis.axhline(1.0, color="#555555", linewidth=1)
-axis.text(12, 1.03, "plain decoding", ha="right", fontsize=8, color="#555555")
-axis.set_ylim(bottom=0)
-axis.set_xlabel("γ")
-axis.set_ylabel("times as fast as plain")
-axis.legend(fontsize=8)
-picture = BytesIO()
-figure.savefig(picture, format="png", dpi=110)
-words = "; ".join(f"γ = {gamma}: predicted {predicted[gamma]:.2f}, measured {measured[gamma]:.2f}" for gamma in gammas)
-Image(data=picture.getvalue(), alt=f"Speed-up over γ, predicted as lines and measured as points. {words}.")
+here = replace(costs, draft=c * costs.target[1])
+sd.labs.explorer(here, [(gamma, alpha, measured[gamma]) for gamma in gammas])
 
 # %% [markdown]
-# The lines are the formula at this machine's prices, for four values of α. The points are the race.
+# The whole formula at this machine's prices: γ across, α upwards. ◆ are the six points of the race. Follow the ★, the best γ of
+# each line: it moves to the right as α grows. Then change c in the form. How dear must a draft step be before the dashed cells,
+# where speculation loses, reach the race?
 #
 # ## Four settings
 #

@@ -39,10 +39,10 @@ prompt = "Mira had a red lantern and"
 story = sd.Sampling(temperature=0.8, seed=8)
 
 two = {"left": engine, "right": sd.faults.inject(engine, "engine_q")}
-for name, one in two.items():
-    run = one.generate(prompt, story, max_new_tokens=48)
+runs = {name: one.generate(prompt, story, max_new_tokens=48) for name, one in two.items()}
+for name, run in runs.items():
     judged = [d for c in run.trace.cycles for d in c.decisions if d.status in ("accepted", "rejected")]
-    print(f"{name}: {prompt}{run.text}")
+    print(f"{name}: {' '.join((prompt + run.text).split())}")
     print(f"   {sum(d.accepted for d in judged)} of {len(judged)} judged drafts accepted")
     print(f"   broken invariants in its record: {len(sd.invariants.check(run.trace))}")
     print()
@@ -84,7 +84,23 @@ for name, one in two.items():
 
 # %% [markdown]
 # It takes back every draft that the draft model itself found unlikely, *after* it has drawn it. So it looks at the dice and
-# rolls again. What is left agrees with the target more often. But now token 1, the draft's favourite, comes with .45 instead of .3.
+# throws some away. What is left agrees with the target more often. But now token 1, the draft's favourite, comes with .45
+# instead of .3.
+#
+# No invariant is broken. Yet the record holds a trace of it. Here are both runs on one clock. Look at the draft's cache on the
+# right, in cycle 0.
+
+# %%
+runs["left"].trace.compare(runs["right"].trace, ("left", "right")).show()
+
+# %%
+for name, run in runs.items():
+    cycle = run.trace.cycles[0]
+    print(f"{name:<5}  drafts offered: {len(cycle.proposed)}   slots the draft wrote: {cycle.draft_kv.written - cycle.draft_kv.before}")
+
+# %% [markdown]
+# To offer γ drafts, a draft model computes the pending token and all drafts but the last: γ slots. The left one wrote
+# four and offered four. The right one wrote four and offered one: it knew three more drafts, and nobody was to see them.
 #
 # A high acceptance rate is no proof of health, and neither is a fluent text. We need better instruments.
 #
@@ -145,13 +161,16 @@ for j in (1, 2, 3, 4):
     print(f"{j:>9}   {runs[0].cycles[0].accepted:>16}   {runs[1].cycles[0].accepted:>16}")
 
 # %% [markdown]
-# Only one of four forced rejections shows it. The first draft cannot be made to fall. Here is that run: its first draft has no u.
+# Only one of four forced rejections shows it. The first draft cannot be made to fall. In the record of that run it is accepted
+# without a u. (The last two have none either: nobody reached them.)
 
 # %%
-unjudged.generate(prompt, story, max_new_tokens=8, reject_at=1).trace.show()
+trace = unjudged.generate(prompt, story, max_new_tokens=8, reject_at=1).trace
+for draft in trace.cycles[0].decisions:
+    u = "none" if draft.u is None else f"{draft.u:.2f}"
+    print(f"{trace.pieces[draft.token]!r:<9} u {u:<6} {draft.status}")
 
 # %% [markdown]
-#
 # ### 4. Against a fresh prefill
 #
 # To save memory, somebody rounds keys and values to multiples of ¼. Greedy text is compared with plain greedy text *of the
@@ -619,7 +638,8 @@ check("12.8", proofs)
 #
 # It offers a block as soon as the last *committed* token fills it. When is L′ a multiple of four?
 # </details>
-#
+
+# %% [markdown]
 # A leak can depend on where in a block the rejection falls. And one that goes through an offered block needs a second request to
 # do harm, or a look at what is offered: the first request itself is fine. So force **every** position, at every place in a block.
 #

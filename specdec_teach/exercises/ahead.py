@@ -23,6 +23,7 @@ from typing import Any, final
 __all__ = ["Compiled", "Refused", "compile_for", "overflows"]
 
 _HEAD = "import triton\nimport triton.language as tl\n\n\n"
+_INSTRUCTION = re.compile(r"^\s+(?:@!?%\w+\s+)?[a-z][\w.:]*\s.*?;", re.MULTILINE)
 _PLACE = re.compile(r"#loc\d*|loc\([^()]*(?:\([^()]*\))?\)")
 
 
@@ -33,12 +34,16 @@ class Refused(Exception):
 @final
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What a kernel needs: a thread's registers, spills to local memory, and the products that may overflow 32 bits."""
+    """What a kernel needs: a thread's registers, spills to local memory, and the products that may overflow 32 bits.
+
+    `ptx`: the instructions, without comments, declarations and the places in the source.
+    """
 
     target: str
     registers: int
     spills: int
     overflows: tuple[str, ...]
+    ptx: tuple[str, ...]
 
 
 def compile_for(
@@ -62,7 +67,8 @@ def compile_for(
     if done.returncode != 0:
         raise Refused((done.stderr.strip() or "the compiler gave no reason").splitlines()[-1])
     found = json.loads(done.stdout.splitlines()[-1])
-    return Compiled(found["target"], found["registers"], found["spills"], tuple(found["overflows"]))
+    ptx = tuple(found["ptx"])
+    return Compiled(found["target"], found["registers"], found["spills"], tuple(found["overflows"]), ptx)
 
 
 def overflows(ttir: str, width: str = "V") -> tuple[str, ...]:
@@ -134,7 +140,8 @@ def _main() -> None:
     result = {"target": target[1], "registers": int(registers[1])}
     # A spill is a store to, or a load from, the thread's local memory.
     spills = len(re.findall(r"\b(?:STL|LDL)\b", code))
-    print(json.dumps(result | {"spills": spills, "overflows": overflows(compiled.asm["ttir"])}))
+    ptx = [" ".join(line.split()) for line in _INSTRUCTION.findall(compiled.asm["ptx"])]
+    print(json.dumps(result | {"spills": spills, "overflows": overflows(compiled.asm["ttir"]), "ptx": ptx}))
 
 
 if __name__ == "__main__":

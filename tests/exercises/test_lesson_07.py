@@ -74,6 +74,8 @@ def test_the_real_kernel_compiles_ahead_of_time() -> None:
     made = compile_for(90, "specdec_kernels.triton_chain:chain_kernel", signature, constants, num_warps=8)
     assert (made.target, made.spills, made.overflows) == ("sm_90", 0, ())
     assert 0 < made.registers < 128
+    assert any("ld.global" in line for line in made.ptx)
+    assert all(line.endswith(";") and not line.startswith((".", "//")) for line in made.ptx)
     with pytest.raises(Refused):
         compile_for(90, "specdec_kernels.triton_chain:chain_kernel", {}, constants)
 

@@ -18,7 +18,7 @@ from specdec_widgets.words import plural
 __all__ = ["ALPHAS", "Ledger", "Measured", "surface_of", "tokens_per_cycle"]
 
 ALPHAS = tuple(i / 20 for i in range(21))
-MARGIN, LEFT, CELL_H = 24.0, 84.0, 25.0
+MARGIN, LEFT, CELL_H = 24.0, 96.0, 25.0
 
 
 @final
@@ -138,7 +138,7 @@ def surface_of(ledger: Ledger, points: Sequence[Measured] = (), *, most: int = 1
         c.text(LEFT - 10, base + 46, "measured", anchor="end", bold=True)
     for p in shown:
         x, y = LEFT + (p.gamma - 0.5) * wide, top + (1 - p.alpha) * 10 * CELL_H + CELL_H / 2
-        c.path(f"M{x - wide / 2 + 9:.1f} {y - 6:.1f}l6 6l-6 6l-6 -6z", fill="amber", stroke="ink", wide=1)
+        c.path(f"M{x - wide / 2 + 7:.1f} {y - 5:.1f}l5 5l-5 5l-5 -5z", fill="amber", stroke="ink", wide=1)
         c.text(x, base + 46, f"◆ {p.speed_up:.2f}", anchor="middle", bold=True)
         c.text(x, base + 62, f"α {p.alpha:.2f}", anchor="middle", size=12, fill="quiet")
     for i, line in enumerate(lines):

@@ -209,7 +209,7 @@ def _node(c: Canvas, place: Place, top: float, label: str, kind: str, note: str,
         c.text(center - columns(shown) * FONT * 0.301 - 4, y + 19, glyph, fill=ink, bold=True, anchor="end")
     struck, quiet = kind == "rejected", "quiet" if dash else "ink"
     c.text(center, y + 19, shown, mono=True, anchor="middle", struck=struck, fill=quiet)
-    c.text(x + 2, y + CHIP + 14, clip(note, 19), size=12, fill="quiet")
+    c.text(x + 2, y + CHIP + 14, clip(note, 21), size=12, fill="quiet")
 
 
 def _mask(c: Canvas, parents: Sequence[int], path: Sequence[int], x: float, y: float, size: float) -> None:

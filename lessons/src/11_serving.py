@@ -658,6 +658,10 @@ for name, one in (("honest", engine), ("never back", with_policy(engine, NeverBa
     print(f"{name:<11} in the language: {re.fullmatch(counting, text) is not None!s:<6} {text!r}")
 
 # %% [markdown]
+# The draft model's q is put through the same grammar, so it drafts nothing forbidden. A drafter that copies knows no grammar. Its
+# drafts are certain, so those that the grammar forbids can be dropped before the target runs; a draft that was drawn could not
+# (lesson 08).
+#
 # A processor of your own may have a memory too, and the engine cannot move it back. So it tries the processor out and refuses it by
 # name:
 

@@ -27,7 +27,7 @@ from specdec_teach.limits import Limits
 from specdec_teach.noise import Noise
 from specdec_teach.pacing import Planning
 from specdec_teach.policy import logprobs, processed
-from specdec_teach.recorder import Pending, draw_numbers
+from specdec_teach.recorder import Pending, Unread, draw_numbers
 from specdec_teach.result import Result, Stats
 from specdec_teach.sequence import Sequence
 from specdec_teach.trace import KV, Cycle, FinishReason, Meta, Prefill, Seconds, Trace
@@ -81,6 +81,7 @@ class Stream(Iterator[Cycle]):
         if self._watch is not None:
             self._watch.expect(meta, sequence.prompt_length)
         self._cycles: deque[Pending] = deque(maxlen=keep)
+        self._unread = Unread()
         self.progress = Progress(Stats(), ending, "", (), limits.finished(len(sequence.tokens)), planning.start())
 
     @property
@@ -277,7 +278,7 @@ class Stream(Iterator[Cycle]):
     def _write(self, outcome: Outcome, seconds: Seconds) -> Pending:
         """Turn a settled outcome into its record, still to be written out; both pointers are read off the caches."""
         cache, drafts = self.sequence.cache, (outcome.plan.at_start[1], outcome.highest[1], self.draft_pointer())
-        return outcome.record(
+        record = outcome.record(
             seconds=seconds,
             committed=len(self.sequence.tokens),
             target=KV(outcome.plan.at_start[0], outcome.highest[0], cache.pointer),
@@ -286,6 +287,7 @@ class Stream(Iterator[Cycle]):
             blocks=cache.blocks(),
             step=self.at_step,
         )
+        return self._unread.add(record)
 
     def draft_pointer(self) -> int | None:
         """Return how many tokens the drafter has computed, None for one without a cache."""

@@ -15,7 +15,7 @@ from specdec_teach.drafters.base import Proposal
 from specdec_teach.ending import Ending, Fed
 from specdec_teach.keeping import Keeping
 from specdec_teach.pacing import Outlook
-from specdec_teach.recorder import Pending, measure
+from specdec_teach.recorder import Pending
 from specdec_teach.result import Stats
 from specdec_teach.rules.base import Verdict
 from specdec_teach.trace import KV, Blocks, Cycle, Draws, FinishReason, Seconds
@@ -140,7 +140,7 @@ class Outcome:
             parents=self.proposal.parents,
             path=None if verdict.path is None else verdict.path[: self.kept],
         )
-        return Pending(shell, measure(self.proposal, self.p_RV, verdict), verdict, cut, self.forced)
+        return Pending(shell, self.proposal, self.p_RV, verdict, cut, self.forced)
 
 
 @final

@@ -18,6 +18,7 @@ from specdec_teach.branches import depth
 from specdec_teach.checking.report import STOPPED, TIE, Row
 from specdec_teach.drafters.base import Drafter
 from specdec_teach.drafters.model import ModelDrafter
+from specdec_teach.drafters.tree import TreeDrafter
 from specdec_teach.engine import Engine
 from specdec_teach.exact import exact_law
 from specdec_teach.hf import ModelRunner
@@ -66,9 +67,9 @@ def laws(engine: Engine) -> Iterator[Row]:
     """Compare the exact law of the first tokens with the target's own, in cases that usual mistakes get wrong."""
     for group, case, p, q, gamma, count, sampling in _law_cases():
         right = _of_rows(p, sampling)
-        both = over(engine, TabularLM(p), TabularLM(q), gamma)
+        both = _few(over(engine, TabularLM(p), TabularLM(q), gamma))
         yield guarded(group, case, lambda b=both, n=count, s=sampling, r=right: _compared(b, n, s, r))  # type: ignore[misc]
-    both = over(engine, TabularLM(_whole(1), vocab=3), TabularLM(_whole(2), vocab=3), 2)
+    both = _few(over(engine, TabularLM(_whole(1), vocab=3), TabularLM(_whole(2), vocab=3), 2))
     plain = Sampling(eos_token_id=None)
 
     def step(prefix: tuple[int, ...]) -> Items[float]:
@@ -76,12 +77,23 @@ def laws(engine: Engine) -> Iterator[Row]:
 
     yield guarded("law, T = 1", "logits that depend on every token before", lambda: _compared(both, 3, plain, step))
     counted = Sampling(frequency_penalty=1.0, presence_penalty=0.5, eos_token_id=None)
-    tables = over(engine, TabularLM(_logs(P3)), TabularLM(_logs(Q3)), 2)
+    tables = _few(over(engine, TabularLM(_logs(P3)), TabularLM(_logs(Q3)), 2))
     yield guarded(
         "law, penalty",
         "three tokens, frequency and presence penalties",
         lambda: _compared(tables, 3, counted, lambda prefix: _penalised(_logs(P3), prefix[1:]).softmax(-1).tolist()),
     )
+
+
+def _few(engine: Engine) -> Engine:
+    """Return the engine with trees whose ways can be counted: wide ones that are drawn have V^nodes of them.
+
+    Two first drafts, one below each, and one more below the first: siblings are told apart, and so are their descents.
+    """
+    drafter = engine.drafter
+    if not isinstance(drafter, TreeDrafter) or drafter.mode != "sample":
+        return engine
+    return engine.variant(drafter=TreeDrafter(ModelDrafter(drafter.model), (-1, -1, 0, 1, 2)))
 
 
 def _law_cases() -> Iterator[tuple[str, str, Tensor, Tensor, int, int, Sampling]]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import specdec_teach as sd
-from specdec_teach import events
+from specdec_teach import events, recorder
 from specdec_teach.caches.store import SlotStore
 
 TARGET, NEAR = sd.testing.tiny_llama(), sd.testing.tiny_llama(noise=0.08)
@@ -241,7 +241,7 @@ def test_nothing_is_built_when_nobody_listens(monkeypatch: pytest.MonkeyPatch) -
         raise AssertionError("a record was built")
 
     expected = engine().generate([1, 2], sd.Sampling(seed=3), max_new_tokens=12).tokens
-    for name in ("working.Cycle", "working.measure", "working.Pending", "stream.Run"):
+    for name in ("working.Cycle", "recorder.measure", "working.Pending", "stream.Run"):
         monkeypatch.setattr(f"specdec_teach.{name}", never)
     for kind in KINDS:
         monkeypatch.setattr(f"specdec_teach.events.{kind.__name__}", never)
@@ -270,3 +270,30 @@ def test_text_streams_in_pieces(pair: sd.Pair) -> None:
         if result.finish_reason == "eos":
             assert result.tokens[-1] == eos
         assert result.text == pair.tokenizer.decode([t for t in result.tokens if t != eos])
+
+
+def test_a_cycle_is_read_late_and_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody asks: no tensor is read while the run lasts. Room for none: all but the newest are, with equal records."""
+    read: list[int] = []
+    original = recorder.measure
+
+    def counted(*args: Any) -> Any:
+        read.append(1)
+        return original(*args)
+
+    monkeypatch.setattr(recorder, "measure", counted)
+    late = engine().generate([1, 2], sd.Sampling(seed=3), max_new_tokens=24)
+    assert not read
+    assert late.trace is not None
+    assert late.trace is late.trace
+    assert len(read) == len(late.trace.cycles) > 4
+    monkeypatch.setattr(recorder, "_ROOM", 0)
+    read.clear()
+    early = engine().generate([1, 2], sd.Sampling(seed=3), max_new_tokens=24)
+    assert len(read) == early.stats.cycles - 1
+    assert early.trace is not None
+    assert strip(early.trace.cycles) == strip(late.trace.cycles)
+    monkeypatch.setattr(recorder, "_ROOM", 2048)
+    read.clear()
+    engine().generate([1, 2], sd.Sampling(seed=3), max_new_tokens=24, trace=1)
+    assert not read, "what nobody holds any more is never read"

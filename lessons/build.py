@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import re
 import sys
 import tempfile
@@ -162,7 +163,7 @@ def build(source: Path, target: Path, *, solved: bool = False) -> None:
             notebook, timeout=_SECONDS, kernel_name="python3", resources={"metadata": {"path": folder}}
         )
         try:
-            client.execute()
+            client.execute(env={**os.environ, "SPECDEC_TEACH_PROGRESS": "off"})
         except nbclient.exceptions.CellExecutionError as error:
             raise BuildError(f"{source.name} fails:\n{error}") from None
     target.parent.mkdir(exist_ok=True)

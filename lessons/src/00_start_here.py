@@ -202,6 +202,10 @@ print(f"after {before[-24:]!r} the target says {target_says!r}, the draft {draft
 sd.play(engine, "Once upon a time", sd.Sampling(temperature=0.8, seed=1), max_new_tokens=32, gamma=6)
 
 # %% [markdown]
+# From the next lesson on, exercises check themselves. What you predicted and what you solved is kept in a small file on your
+# own machine; `from specdec_teach.exercises import report; report()` shows it whenever you like, and
+# `report().save("mine.html")` makes a page of it.
+#
 # ## Honest limits
 #
 # - These two models know stories and nothing else. The engine takes any pair that shares a tokenizer:

@@ -646,6 +646,9 @@ sd.play(teller(verify="typical"), prompt, story, max_new_tokens=24)
 # - [ ] the **tests**: rule by enumeration, dice by seeds, caches by text; each shown to fail on a mistake
 # - [ ] nothing about quality scores (13.3), nothing about speed
 #
+# And the whole course? Run `from specdec_teach.exercises import report; report()` in a new cell: a line for each lesson,
+# and by name what you tried and have not solved yet. `report().save("mine.html")` makes a page of it.
+#
 # ## In 60 seconds
 #
 # Lossless means: the same distribution as the target that verifies, after all settings. Not the same text for a seed, except

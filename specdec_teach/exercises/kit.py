@@ -1,21 +1,25 @@
 """The small kit behind every exercise: three outcomes, a counter-example where it is wrong, and predictions that lock.
 
 Invariant: `check` and `predict` never raise for what a learner gives them; an empty stub is "not attempted", not wrong.
-What they print depends on the answer alone. It does not know any lesson: judges register themselves by id, and the
-module `specdec_teach.exercises.lesson_NN` is imported when an id that starts with NN is first named.
+What they print depends on the answer alone; what came of it goes to the learner's progress (`progress`). It does not
+know any lesson: judges register themselves by id, and the module `specdec_teach.exercises.lesson_NN` is imported when
+an id that starts with NN is first named.
 """
 
 from __future__ import annotations
 
 import importlib
+import pkgutil
 import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, final
 
 from specdec_kernels.errors import InvalidInput, unknown_name
+from specdec_teach.exercises import progress
 
-__all__ = ["NotYet", "Outcome", "ask", "check", "exercise", "judge", "predict"]
+__all__ = ["NotYet", "Outcome", "ask", "check", "every", "exercise", "judge", "predict", "report"]
 
 Judge = Callable[[Any], str]
 _JUDGES: dict[str, Judge] = {}
@@ -94,6 +98,15 @@ def check(name: str, answer: object = ...) -> None:
     """Print one line: not attempted, not yet (with a case that shows it), or right."""
     outcome = judge(name, answer)
     print(f"{_MARKS[outcome.status]} {name}  {outcome.message}")
+    if outcome.status == "not attempted":
+        return
+
+    def change(entry: dict[str, Any]) -> None:
+        entry["tries"] = entry.get("tries", 0) + 1
+        if entry.get("status") != "right":
+            entry["status"] = outcome.status
+
+    progress.note("exercises", name, change)
 
 
 def predict(name: str, guess: object, truth: Callable[[], object]) -> None:
@@ -108,6 +121,26 @@ def predict(name: str, guess: object, truth: Callable[[], object]) -> None:
     found = truth()
     said = "you were right" if first == found else f"you said {_short(first)}"
     print(f"{'✓' if first == found else '→'} {name}  the engine says {_short(found)}; {said}")
+    kept = {"guess": _short(first), "found": _short(found), "right": first == found}
+    progress.note("predictions", name, lambda entry: entry.update({} if entry else kept))
+
+
+def every() -> tuple[str, ...]:
+    """Return the names of all exercises, those of every lesson that there is.
+
+    >>> len(every()) >= 45
+    True
+    """
+    package = importlib.import_module("specdec_teach.exercises")
+    for module in pkgutil.iter_modules(package.__path__):
+        if module.name.startswith("lesson_"):
+            importlib.import_module(f"specdec_teach.exercises.{module.name}")
+    return tuple(sorted(name for name in _JUDGES if name != "00.demo" and name < "99"))
+
+
+def report() -> progress.Report:
+    """Return what you have done so far, lesson by lesson; `save` it as a page or a table."""
+    return progress.read(Counter(name.partition(".")[0] for name in every()))
 
 
 def _find(name: str) -> Judge:

@@ -77,7 +77,7 @@ def test_blank_is_not_attempted(name: str, answer: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "answer", "said"),
+    ("name", "answer", "says"),
     [
         ("10.1", naive, "nobody judged"),
         ("10.1", first_only, "should be 0.5, not 1"),
@@ -106,10 +106,10 @@ def test_blank_is_not_attempted(name: str, answer: Any) -> None:
         ("10.4", lambda alpha, c, v: 8.0 if alpha == 0.8 else 4.5, "whole number"),
     ],
 )
-def test_mistakes_get_their_case(name: str, answer: Any, said: str) -> None:
+def test_mistakes_get_their_case(name: str, answer: Any, says: str) -> None:
     outcome = judge(name, answer)
     assert outcome.status == "wrong"
-    assert said in outcome.message
+    assert says in outcome.message
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,7 @@ ALLOWED: dict[str, set[str]] = {
     "specdec_teach.drafters.passages": {"numpy"},
     "specdec_teach.drafters.retrieval": {"specdec_kernels", "specdec_teach", "torch", "numpy"},
     "specdec_teach.exercises.ahead": {"specdec_kernels", "specdec_teach", "triton"},
+    "specdec_teach.exercises.progress": {"specdec_kernels.errors", "filelock"},
     "specdec_teach.exercises.lesson_07": {"specdec_kernels", "specdec_teach", "torch", "triton"},
     "specdec_teach.noise": {"specdec_kernels", "specdec_teach", "torch", "numpy"},
     "specdec_teach.grammar": {"specdec_kernels", "specdec_teach", "torch", "xgrammar"},

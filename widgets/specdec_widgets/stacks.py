@@ -18,6 +18,7 @@ from specdec_widgets.words import clip, columns, labels, num, quote
 __all__ = ["identity", "identity_of"]
 
 MARGIN, MOST, PLOT = 24.0, 8, 190
+LEAST = 5e-4  # a column for less shows nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +95,17 @@ def _law(name: str, values: Sequence[float]) -> list[float]:
 
 
 def _shares(trace: Trace, d: Decision, drawn: int | None) -> list[Share]:
-    """The recorded tokens of a decision, likeliest first, and the rest of the vocabulary as one."""
+    """The recorded tokens of a decision, likeliest first, and the rest of the vocabulary as one.
+
+    A token with next to no mass and no part in the round belongs to the rest.
+    """
     must = (d.token, drawn)
     ranked = sorted(d.bars, key=lambda b: (b.token not in must, -max(b.p, b.q), b.token))
     names = labels([b.token for b in ranked], {k: v for k, v in trace.pieces.items() if not v.startswith("<0x")})
     shares = [
         Share(name, min(b.p, b.q), max(b.p - b.q, 0.0), b.q, "proposed" if b.token == d.token else
               "drawn" if b.token == drawn else "")
-        for name, b in zip(names, ranked, strict=True) if max(b.p, b.q) > 0
+        for name, b in zip(names, ranked, strict=True) if max(b.p, b.q) > (0 if b.token in must else LEAST)
     ]  # fmt: skip
     alpha = d.alpha or 0.0
     accepted = max(0.0, alpha - sum(s.accepted for s in shares))
@@ -121,6 +125,18 @@ def _fit(shares: list[Share], width: float) -> list[Share]:
     kept, merged = shares[: room - 1], shares[room - 1 :]
     rest = Share("rest", *(sum(getattr(s, key) for s in merged) for key in ("accepted", "corrected", "q")))
     return [*kept, rest]
+
+
+def _sum(share: Share, lines: int) -> list[str]:
+    """Return accepted + corrected = p on one to three lines."""
+    first, second, total = num(share.accepted), f"+ {num(share.corrected)}", f"= {num(share.p)}"
+    return {1: [f"{first} {second} {total}"], 2: [f"{first} {second}", total]}.get(lines, [first, second, total])
+
+
+def _lines(shares: list[Share], each: float) -> int:
+    """Return on how many lines every sum has room."""
+    wide = {n: max(len(line) for share in shares for line in _sum(share, n)) for n in (1, 2)}
+    return next((n for n, most in wide.items() if (most + 1) * 12 * CHAR <= each), 3)
 
 
 def _words(shares: list[Share], alpha: float) -> str:
@@ -160,7 +176,10 @@ def _picture(shares: list[Share], where: str, dark: bool, width: float) -> Pictu
     c = Canvas(dark=dark)
     strip = 84.0 if narrow else 62.0
     base = strip + 76 + (42 if narrow else 0) + PLOT
-    total = base + 96 + 20 * len(told)
+    each = inner / len(shares)
+    lines = _lines(shares, each)
+    below = base + 54 + 16 * max(2, lines)
+    total = below + 10 + 20 * len(told)
     c.box(0.5, 0.5, width - 1, total - 1, "white", stroke="line", r=8)
     c.text(MARGIN, 34, "min(p, q) + [p − q]₊ = p", size=18, bold=True)
     if narrow:
@@ -171,11 +190,12 @@ def _picture(shares: list[Share], where: str, dark: bool, width: float) -> Pictu
     _legend(c, MARGIN, strip + 56, narrow)
     most = max(max(s.p, s.q) for s in shares) or 1.0
     c.path(f"M{MARGIN:.1f} {base + 0.5:.1f}h{inner:.1f}", stroke="valid", wide=1)
-    each = inner / len(shares)
     for i, share in enumerate(shares):
         _group(c, share, MARGIN + (i + 0.5) * each, base, PLOT / most, each)
+        for at, line in enumerate(_sum(share, lines)):
+            c.text(MARGIN + (i + 0.5) * each, base + 42 + 16 * at, line, anchor="middle", size=12)
     for i, line in enumerate(told):
-        c.text(MARGIN, base + 86 + 20 * i, line, size=14)
+        c.text(MARGIN, below + 20 * i, line, size=14)
     return Picture(c.close(width, total, "Accepted and corrected make p", words), words, _table(shares))
 
 
@@ -198,7 +218,7 @@ def _legend(c: Canvas, x: float, y: float, narrow: bool) -> None:
 
 
 def _group(c: Canvas, s: Share, middle: float, base: float, scale: float, each: float) -> None:
-    """One token: the stack and the ghost on the left, p on the right, and the sum in numbers."""
+    """One token: the stack and the ghost on the left, p on the right."""
     wide = round(min(34.0, each / 3.4))
     left, right = round(middle) - wide - 8, round(middle) + 8
     kept, high, q = (round(scale * value) for value in (s.accepted, s.p, s.q))
@@ -218,7 +238,3 @@ def _group(c: Canvas, s: Share, middle: float, base: float, scale: float, each: 
     shown = glyph + clip(s.label, max(2, int(each / (13 * CHAR)) - len(glyph) - 1))
     rest = s.label == "rest"
     c.text(middle, base + 22, shown, mono=not rest, anchor="middle", bold=bool(glyph), fill="quiet" if rest else "ink")
-    sums = (num(s.accepted), num(s.corrected), num(s.p))
-    lines = (f"{sums[0]} + {sums[1]}", f"= {sums[2]}")
-    for i, line in enumerate([" ".join(lines)] if each >= 104 else lines):
-        c.text(middle, base + 42 + 16 * i, line, anchor="middle", size=12)

@@ -194,5 +194,7 @@ def test_no_words_lie_over_each_other(width: float) -> None:
         a, b = ([rng.random() ** power for _ in range(count)] for _ in range(2))
         p, q = [x / sum(a) for x in a], [x / sum(b) for x in b]
         assert crossing(identity(p, q, labels=[f"token{i}" for i in range(count)], width=width).svg) == []
+    few = ([1.0] + [1e-10] * 4, [1.0] + [3e-11] * 4)
+    assert crossing(identity(*few, width=width).svg) == []
     for name, cycle, position in DECISIONS:
         assert crossing(identity_of(CASES[name], cycle, position, width=width).svg) == []

@@ -90,7 +90,7 @@ def judge(name: str, answer: object) -> Outcome:
         return Outcome("not attempted", "not attempted yet: replace the three dots")
     except NotYet as wrong:
         return Outcome("wrong", str(wrong))
-    except (TypeError, ValueError, AttributeError, ArithmeticError, LookupError):
+    except (TypeError, ValueError, AttributeError, ArithmeticError, LookupError, RuntimeError):
         return Outcome("wrong", f"this exercise wants something else than {_short(answer)}")
 
 
@@ -119,9 +119,10 @@ def predict(name: str, guess: object, truth: Callable[[], object]) -> None:
         return
     first = _LOCKED.setdefault(name, guess)
     found = truth()
-    said = "you were right" if first == found else f"you said {_short(first)}"
-    print(f"{'✓' if first == found else '→'} {name}  the engine says {_short(found)}; {said}")
-    kept = {"guess": _short(first), "found": _short(found), "right": first == found}
+    right = _same(first, found)
+    said = "you were right" if right else f"you said {_short(first)}"
+    print(f"{'✓' if right else '→'} {name}  the engine says {_short(found)}; {said}")
+    kept = {"guess": _short(first), "found": _short(found), "right": right}
     progress.note("predictions", name, lambda entry: entry.update({} if entry else kept))
 
 
@@ -153,6 +154,14 @@ def _find(name: str) -> Judge:
     if name not in _JUDGES:
         raise unknown_name("exercise", name, sorted(_JUDGES))
     return _JUDGES[name]
+
+
+def _same(guess: object, found: object) -> bool:
+    """Return whether a guess is what was found; whatever cannot be compared is not."""
+    try:
+        return bool(guess == found)
+    except (TypeError, ValueError, RuntimeError):  # arrays and tensors of several numbers
+        return False
 
 
 def _short(value: object) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 import specdec_teach as sd
 from specdec_teach.exercises import NotYet, ask, check, exercise, judge, kit, predict
@@ -69,3 +71,11 @@ def test_the_first_prediction_counts(capsys: pytest.CaptureFixture[str]) -> None
     assert lines[1] == lines[2] == "→ 99.p  the engine says 3; you said 2"
     predict("99.q", 3, truth)
     assert "you were right" in capsys.readouterr().out
+
+
+def test_arrays_and_tensors_never_raise(capsys: pytest.CaptureFixture[str]) -> None:
+    """Comparing them with a number gives several answers, which Python refuses to take for one."""
+    for answer in (np.arange(3), torch.arange(3), [torch.arange(3)]):
+        assert judge("00.demo", answer).status == "wrong"
+        predict(f"98.{type(answer).__name__}", answer, lambda: 4)
+    assert capsys.readouterr().out.count("→") == 3

@@ -137,3 +137,7 @@ class Timeline:
     def to_svg(self, step: int = -1) -> str:
         """Return a deterministic still as SVG text: requests × steps up to `step`, and the blocks after it."""
         return views.renderer().timeline_to_svg(self, step)
+
+    def to_png(self, path: str | os.PathLike[str], step: int = -1, *, scale: float = 2.0) -> Path:
+        """Write that still as a PNG, `scale` pixels for each of its units, and return the path."""
+        return views.renderer().timeline_to_png(self, Path(path), step, scale)

@@ -105,6 +105,9 @@ class Renderer(Protocol):
     def timeline_to_svg(self, timeline: Timeline, step: int) -> str:
         """Return requests and blocks after one step as SVG text."""
 
+    def timeline_to_png(self, timeline: Timeline, path: Path, step: int, scale: float) -> Path:
+        """Write requests and blocks after one step as a PNG and return its path."""
+
 
 @cache
 def renderer() -> Renderer:

@@ -76,6 +76,15 @@ def test_the_same_pixels_twice_and_a_scheduler_too() -> None:
     assert len(set(picture.get_flattened_data())) > 20
 
 
+def test_a_timeline_writes_the_png_of_its_still(tmp_path: Path) -> None:
+    timeline = TIMELINES["typical"]
+    path = timeline.to_png(tmp_path / "steps.png", 8, scale=1)
+    assert path.read_bytes() == raster.png(timeline.to_svg(8), 1)
+    assert timeline.to_png(path).read_bytes() == raster.png(timeline.to_svg(), 2)
+    with pytest.raises(InvalidInput, match="choose a folder"):
+        timeline.to_png(tmp_path / "missing" / "steps.png")
+
+
 def test_what_the_canvas_does_not_write_is_refused() -> None:
     with pytest.raises(InvalidInput, match="<circle>"):
         raster.draw('<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><circle cx="1" cy="1" r="1"/></svg>')

@@ -133,5 +133,11 @@ class Views:
         """Return requests and blocks after one step as SVG text."""
         return blocks.to_svg(timeline, step)
 
+    def timeline_to_png(self, timeline: Timeline, path: Path, step: int, scale: float) -> Path:
+        """Write requests and blocks after one step as a PNG and return its path."""
+        from specdec_widgets import raster
+
+        return page.write(raster.png(blocks.to_svg(timeline, step), scale), path)
+
 
 RENDERER = Views()

@@ -57,7 +57,9 @@ def _draw(timeline: Timeline, step: int) -> str:
     legend = top + grid.height(timeline, step, INNER) + 24
     words = legend + 18
     counts = words + 21 * len(told) + 26
-    blocks = counts + 18
+    pool_now, so_far = _counts(timeline, after)
+    more = 19 if (len(pool_now) + len(so_far)) * 7 + 76 > INNER else 0  # a second line where one is too short
+    blocks = counts + 18 + more
     table = blocks + tiles.tiles_height(timeline, step, INNER) + 16
     total = table + tiles.table_height(row) + 8
 
@@ -74,20 +76,20 @@ def _draw(timeline: Timeline, step: int) -> str:
     for i, line in enumerate(told):
         c.text(MARGIN, words + 16 + 21 * i, line, size=15)
     c.path(f"M{MARGIN:.1f} {counts - 14:.1f}h{INNER:.1f}", stroke="line", wide=1)
-    _counts(c, timeline, after, counts)
+    c.text(MARGIN, counts + 6, "blocks", size=15, bold=True)
+    c.text(MARGIN + 62, counts + 6, pool_now, fill="quiet")
+    c.text(WIDTH - MARGIN, counts + 6 + more, so_far, fill="quiet", anchor="end")
     tiles.draw_tiles(c, timeline, step, MARGIN, blocks, INNER)
     if row is not None:
         tiles.draw_table(c, timeline, step, row, MARGIN, table, INNER)
     return c.close(WIDTH, total, f"Step {timeline.steps[step].index} of a scheduler's run", " ".join(told), patterns())
 
 
-def _counts(c: Canvas, timeline: Timeline, after: Sums, y: float) -> None:
-    """The pool in numbers, and what the run has done so far."""
+def _counts(timeline: Timeline, after: Sums) -> tuple[str, str]:
+    """Return the pool in numbers, and what the run has done so far."""
     text = f"{after.in_use} of {timeline.meta.blocks} in use · {after.shared} shared · {after.published} published"
-    c.text(MARGIN, y + 6, "blocks", size=15, bold=True)
-    c.text(MARGIN + 62, y + 6, f"{text} · {after.idle} idle · {after.free} free", fill="quiet")
     kept = f" · {after.accepted} of {after.drafted} drafts kept" if after.drafted else ""
     first = timeline.steps[0].index
     since = f"since step {first}" if first else "so far"
     done = f"{plural(after.emitted, 'token')} {since}{kept} · {after.adopted} taken over"
-    c.text(WIDTH - MARGIN, y + 6, done, fill="quiet", anchor="end")
+    return f"{text} · {after.idle} idle · {after.free} free", done

@@ -14,7 +14,7 @@ CHROMIUM := $(shell command -v chromium || command -v chromium-browser || comman
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help lab test check lint types unit interpreter notebooks browser test-all exhaustive lessons clean
+.PHONY: help lab test check lint types unit interpreter notebooks browser test-all exhaustive lessons players clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,8 +66,11 @@ exhaustive: $(VENV)/.test ## walk whole spaces; before a release
 lessons: $(VENV)/.test ## rebuild lessons/*.ipynb from lessons/src
 	@OMP_NUM_THREADS=1 $(BIN)/python -m lessons.build $(ARGS)
 
+players: $(VENV)/.lab ## write pages/: the key moment of every lesson, to play in any browser
+	@$(BIN)/python -m lessons.players pages $(ARGS)
+
 clean: ## remove the environment and every cache; my-lessons/ stays
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf $(VENV) pages build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

@@ -44,6 +44,7 @@ def test_the_tree_follows_the_player(page: Any, recorded: Any, tmp_path: Path, n
     assert stages["last"] == count + 2
     page.keyboard.press("ArrowLeft")
     assert page.inner_text(".draft-tree > .quiet") == sentence(trace, cycle)
+    assert f"γ = {cycle.gamma} " in page.inner_text(f"{ROOT} header"), "γ is a depth here, not the number of nodes"
     for status in ("accepted", "rejected", "unused"):
         assert page.locator(f".spot .chip.{status}").count() == sum(d.status == status for d in cycle.decisions)
     assert page.locator(".grid .seen").count() == sum(map(sum, mask(cycle.parents or ())))

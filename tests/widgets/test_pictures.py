@@ -16,6 +16,7 @@ from specdec_widgets.rounds import round_of
 from specdec_widgets.stacks import identity_of
 from specdec_widgets.svg import COLORS, DARK
 from specdec_widgets.words import columns, num
+from tests.widgets.boxes import crossing
 from tests.widgets.traces import CASES
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -167,23 +168,6 @@ def test_refusals_name_what_is_there() -> None:
         round_of(CASES["dropped"], 0)
     with pytest.raises(InvalidInput, match="labels"):
         identity([0.5, 0.5], [0.5, 0.5], labels=["a"])
-
-
-def crossing(svg: str) -> list[tuple[str, str]]:
-    """Return the texts of a still that lie over each other, by the width of the letters of a usual sans-serif font."""
-    boxes = []
-    for text in ElementTree.fromstring(svg).iter(SVG + "text"):
-        said = "".join(text.itertext())
-        x, y, size = (float(text.get(name, 14)) for name in ("x", "y", "font-size"))
-        wide = len(said) * size * 0.52
-        left = x - wide * {"middle": 0.5, "end": 1.0}.get(text.get("text-anchor", "start"), 0.0)
-        boxes.append((said, left, left + wide, y - 0.7 * size, y))
-    return [
-        (one[0], other[0])
-        for at, one in enumerate(boxes)
-        for other in boxes[:at]
-        if one[1] < other[2] and other[1] < one[2] and one[3] < other[4] and other[3] < one[4]
-    ]
 
 
 @pytest.mark.parametrize("width", [300, 380, 620, 980])

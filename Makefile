@@ -46,7 +46,7 @@ interpreter: $(VENV)/.test ## the kernels in Triton's interpreter: its mode is o
 
 notebooks: $(VENV)/.test ## run every lesson and compare each output with the stored one
 	@echo '== lessons, strictly'
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile -c tests/lessons/nbval.ini --rootdir . --nbval --nbval-current-env --nbval-cell-timeout=120 $(LESSONS)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile -p tests.lessons.kernels -c tests/lessons/nbval.ini --rootdir . --nbval --nbval-current-env --nbval-cell-timeout=120 $(LESSONS)
 
 browser: $(VENV)/.test ## the player and a lesson in a real browser
 	@echo '== browser'

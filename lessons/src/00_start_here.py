@@ -111,8 +111,12 @@ for draft in cycle.decisions:
 print(f"{cycle.last_kind} {word[cycle.last]!r}")
 
 # %% [markdown]
-# Nothing behind a rejection is judged: those drafts continued a text that no longer exists.
-#
+# Nothing behind a rejection is judged: those drafts continued a text that no longer exists. The same cycle as a picture:
+
+# %%
+result.trace.four_steps(cycle.index)
+
+# %% [markdown]
 # ## Predict, then look
 #
 # γ is 4. Suppose the target accepts two drafts and rejects the third. Write your answers down before you go on.

@@ -59,7 +59,7 @@ size = sum(weight.nbytes for weight in pair.target.parameters())
 
 print(f"weights      {weights / 1e6:.2f} million, {size // weights} bytes each: {size / 1e6:.1f} MB")
 print(f"weights read {size * len(passes) / 1e9:.2f} GB in {len(passes)} passes")
-print(f"text written {len(plain.text)} letters")
+print(f"text written {len(plain.text)} characters")
 
 # %% [markdown]
 # And the arithmetic? A token meets each weight once: one multiplication, one addition. So a pass over one token should

@@ -448,7 +448,7 @@ sd.play(engine, "Tom had a small boat and", sd.Sampling(temperature=0.8, seed=1)
 # %% [markdown]
 # ## Honest limits
 #
-# - A wide pass costs more than a narrow one. How much more depends on the machine; lesson 10 measures it.
+# - A wide pass costs more than a narrow one. How much more depends on the machine: that is v(T) of lesson 01.
 # - "The same rows" means the same up to rounding: a wide matrix product may add its terms in another order. In
 #   float32 that moves the last digits of a logit. In 16 bits it can turn a tie. Lesson 13 is about that.
 # - All of this needs a model that never looks ahead. One that reads in both directions cannot be verified this way.

@@ -24,7 +24,7 @@
 # - judge drafts that come without probabilities;
 # - say which p and which q the rule means.
 #
-# *Why* the rule gives back the target's distribution is lesson 04. Here you see *that* it does.
+# *Why* the rule gives back the target's distribution is [lesson 04](04_why_it_is_exact.ipynb). Here you see *that* it does.
 
 # %% [markdown]
 # ## The favourite is not the test
@@ -123,6 +123,8 @@ check("03.1", greedy_tokens)
 # `engine_with` puts any rule into the engine. It takes two functions of (p, q, draft): the chance that the draft
 # stands, and what a correction is drawn from. `first_token` then asks `sd.exact_law`, which runs the engine through *every*
 # way the dice can fall and adds up their probabilities. No sample is drawn, so the answer is exact.
+#
+# **Predict:** p is [0.6, 0.3, 0.1]. How often does such an engine emit token 0? Give a number from 0 to 1.
 
 # %%
 def show(name, law):
@@ -138,6 +140,13 @@ def only_favourite(p, q, draft):
 
 
 match = engine_with(model_of(p), sd.ModelDrafter(model_of(q)), is_favourite, only_favourite)
+
+# BEGIN SOLUTION
+guess = 1.0
+# END SOLUTION
+predict("03.p1", guess, lambda: round(first_token(match)[0], 3))
+
+# %%
 show("the target's p", p)
 show("matching the favourite", first_token(match))
 
@@ -163,7 +172,7 @@ def chance_to_stand(token, mode="sample"):
 # BEGIN SOLUTION
 guess = 0.6
 # END SOLUTION
-predict("03.p1", guess, lambda: chance_to_stand(1))
+predict("03.p2", guess, lambda: chance_to_stand(1))
 
 # %%
 for token in range(3):
@@ -233,7 +242,7 @@ redraw = engine_with(model_of(p), sd.ModelDrafter(model_of(q)), fair, lambda p, 
 # BEGIN SOLUTION
 guess = "no"
 # END SOLUTION
-predict("03.p2", guess, lambda: same(first_token(redraw), p))
+predict("03.p3", guess, lambda: same(first_token(redraw), p))
 
 # %%
 show("the target's p", p)
@@ -284,6 +293,45 @@ check("03.3", correction)
 # If that sum is 0 you cannot divide. Return `p`.
 # </details>
 #
+# ### A safe little epsilon
+#
+# To divide without a thought, somebody adds 10⁻⁹ to every entry of the residual. That looks harmless. But a real vocabulary
+# is long: take 151,000 tokens, and a good draft, which moves a thousandth of p from token 0 to token 1. So a draft falls once in
+# a thousand times, and every correction should be token 0.
+#
+# **Predict:** of 100 corrections, how many are now some *other* token? Choose 0, 1, 13 or 50.
+
+# %%
+import torch
+
+V = 151_000
+close_p = torch.full((V,), 1 / V, dtype=torch.float64)
+close_p[:2] += torch.tensor([0.001, 0.001], dtype=torch.float64)
+close_p /= close_p.sum()
+close_q = close_p.clone()
+close_q[:2] += torch.tensor([-0.001, 0.001], dtype=torch.float64)
+
+
+def strays(epsilon):
+    """Of 100 corrections, those that are not token 0."""
+    left, _ = rejection.residual(close_p, close_q, torch.tensor(1))
+    left = left + epsilon
+    return round(100 * (1 - left[0] / left.sum()).item())
+
+
+# BEGIN SOLUTION
+guess = 13
+# END SOLUTION
+predict("03.p4", guess, lambda: strays(1e-9))
+
+# %%
+for epsilon in (0.0, 1e-12, 1e-9, 1e-6):
+    print(f"epsilon {epsilon:<7g} {strays(epsilon):>3} of 100 corrections are strays")
+
+# %% [markdown]
+# The epsilon is added 151,000 times, and together that is 0.00015 beside a residual of 0.001. The better the draft, the smaller
+# its residual, and the more of it is noise. So nothing is added. An empty residual is a case of its own.
+#
 # ## The result
 #
 # The two halves together, on the real engine. Not a sample: every way the dice can fall.
@@ -297,7 +345,10 @@ print(f"largest difference below 1e-12: {max(abs(a - b) for a, b in zip(law, p))
 # %% [markdown]
 # **What comes out is the target's p, whatever q was.** Change q above and run again: only the number of rejections changes.
 #
-# The control: two rules that look as reasonable, and must fail. Both let a draft stand only if p ≥ q.
+# The control: two rules that look as reasonable. Both let a draft stand if and only if p ≥ q, without any dice. The first
+# draws its corrections from p, the second from the residual.
+#
+# **Predict:** which of them emits tokens as p says? "first", "second", "both" or "neither".
 
 # %%
 def at_least(p, q, draft):
@@ -309,11 +360,29 @@ def residual(p, q, draft):
 
 
 drafter = sd.ModelDrafter(model_of(q))
+from_p = engine_with(model_of(p), drafter, at_least, lambda p, q, draft: p)
+from_rest = engine_with(model_of(p), drafter, at_least, residual)
+
+
+def right_ones():
+    found = tuple(same(first_token(engine), p) == "yes" for engine in (from_p, from_rest))
+    return {(True, True): "both", (True, False): "first", (False, True): "second", (False, False): "neither"}[found]
+
+
+# BEGIN SOLUTION
+guess = "neither"
+# END SOLUTION
+predict("03.p5", guess, right_ones)
+
+# %%
 show("the target's p", p)
-show("p ≥ q, then draw from p", first_token(engine_with(model_of(p), drafter, at_least, lambda p, q, draft: p)))
-show("p ≥ q, then the residual", first_token(engine_with(model_of(p), drafter, at_least, residual)))
+show("p ≥ q, then draw from p", first_token(from_p))
+show("p ≥ q, then the residual", first_token(from_rest))
 
 # %% [markdown]
+# With the residual it is worse: tokens 1 and 2 never come. The draft brings too much of them, so a threshold turns every one away,
+# and the residual has nothing of them.
+#
 # A warning about test cases. With these p and q the residual has a single token, so a wrong correction can pass. Take the
 # correction "always the token with the largest p − q". Three tokens do not catch it. Four do.
 
@@ -396,7 +465,7 @@ check("03.4", overlap)
 # BEGIN SOLUTION
 guess = 0.3
 # END SOLUTION
-predict("03.p3", guess, lambda: chance_to_stand(1, mode="argmax"))
+predict("03.p6", guess, lambda: chance_to_stand(1, mode="argmax"))
 
 # %%
 certain = sd.Engine(model_of(p), drafter=sd.ModelDrafter(model_of(q), mode="argmax"), gamma=1)
@@ -490,7 +559,7 @@ mixed = engine_with(
 # BEGIN SOLUTION
 guess = "no"
 # END SOLUTION
-predict("03.p4", guess, lambda: same(first_token(mixed, top2), listed(d.p_top)))
+predict("03.p7", guess, lambda: same(first_token(mixed, top2), listed(d.p_top)))
 
 # %%
 show("processed p, the right law", first_token(both_sides, top2))
@@ -537,15 +606,13 @@ check("03.6", both)
 # ## Try it yourself
 #
 # - Make q equal to p. What is α, and can a draft fall at all? Then give q nothing in common with p.
-# - Run the first cell at temperature 0.2 and at 1.5. Which of its four numbers moves most?
+# - Run the first cell at temperature 0.2 and at 1.5. Which of its numbers moves most?
 # - Let the draft use top-2 and the rule top-3: in `mixed`, put a list of your own in place of `q_raw`. Is the law right?
 # - Invent a rule for `engine_with` and try to get p out with a correction other than the residual.
+# - In the lab below, drag both laws, compare the rules, and let the engine draw.
 
 # %%
-q_yours = [0.7, 0.1, 0.1, 0.1]
-yours = sd.Engine(model_of(p4), drafter=sd.ModelDrafter(model_of(q_yours)), gamma=2)
-show("the target's p", p4)
-show("with your q", first_token(yours))
+sd.labs.acceptance(p4, q4)
 
 # %% [markdown]
 # ## Honest limits
@@ -573,8 +640,8 @@ show("with your q", first_token(yours))
 # p and q are always the processed distributions, the ones really drawn from.
 #
 # **Red flags**: "accept if p ≥ q" · "accept if it is the target's argmax" at temperature 1 · "after a rejection, sample from
-# the target" · a division by q · `softmax(logits)` next to top-k or top-p · a drafter that takes the argmax and reports
-# its softmax.
+# the target" · a division by q · an epsilon in the residual · `softmax(logits)` next to top-k or top-p · a drafter that
+# takes the argmax and reports its softmax.
 #
 # **Asked in interviews**
 #

@@ -97,6 +97,12 @@ from specdec_teach.exercises.lesson_04 import expected_accepted, picture, rule_l
 picture(p, q)
 
 # %% [markdown]
+# And the real rejection from the top of this lesson. Beside each stack stands the target's p: they are equally high, token by token.
+
+# %%
+trace.identity(cycle.index, cycle.accepted + 1)
+
+# %% [markdown]
 # ### Exercise 04.1: the correction
 #
 # Write the distribution that the correction is drawn from. You can leave out p = q: then nothing is ever rejected.
@@ -162,8 +168,8 @@ print("equal to 12 digits:", max(abs(a - b) for a, b in zip(found, p)) < 1e-12)
 # %% [markdown]
 # ## Predict: draw the correction from p
 #
-# The draft was rejected, so ask the target instead: draw the correction from p itself. It is the target's own
-# distribution. What could be wrong with it?
+# Lesson 03 drew the correction from p itself, the target's own distribution, and the result leaned towards the draft. With the
+# table above you can now say by how much.
 #
 # To try it, swap one function of the engine. `patch.object` does that inside its `with`, and puts the honest one back
 # afterwards. With p = [.6, .3, .1] and q = [.2, .5, .3]: how often will the engine now say token 0? Give two decimals.

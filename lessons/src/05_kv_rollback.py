@@ -6,7 +6,7 @@
 #     name: python3
 #   lesson:
 #     minutes: 35
-#     outputs: 26
+#     outputs: 24
 # ---
 
 # %% [markdown]
@@ -104,7 +104,20 @@ predict("05.p2", guess, lambda: list(range(cycle.target_kv.after, cycle.target_k
 #
 # ## Both caches, drawn
 #
-# Now see where the pointers travel. Step with **→** and watch C in both lanes.
+# That was the target. The draft has a cache too.
+#
+# **Predict:** in this same cycle, how many slots must the *draft* give up?
+
+# %%
+# BEGIN SOLUTION
+guess = 1
+# END SOLUTION
+predict("05.p3", guess, lambda: cycle.draft_kv.written - cycle.draft_kv.after)
+
+# %% [markdown]
+# Not none, and not two. See why:
+#
+# Step with **→** and watch C in both lanes.
 
 # %%
 forced.show()
@@ -166,7 +179,7 @@ def new_slots(cycle):
 # BEGIN SOLUTION
 guess = ["pending", "d1", "d2", "d3", "d4"]
 # END SOLUTION
-predict("05.p3", guess, lambda: new_slots(every))
+predict("05.p4", guess, lambda: new_slots(every))
 
 # %%
 both_lanes(every)
@@ -190,7 +203,7 @@ def read_first(trace, index):
 # BEGIN SOLUTION
 guess = 2
 # END SOLUTION
-predict("05.p4", guess, lambda: read_first(full, 1))
+predict("05.p5", guess, lambda: read_first(full, 1))
 
 # %%
 both_lanes(full.cycles[1])
@@ -217,7 +230,7 @@ def first_cycle(n, gamma=4):
 # BEGIN SOLUTION
 guess = 2
 # END SOLUTION
-predict("05.p5", guess, lambda: len(first_cycle(1).emitted))
+predict("05.p6", guess, lambda: len(first_cycle(1).emitted))
 
 # %% [markdown]
 # One draft and one token more. That token is a correction *or* a bonus, never both: the bonus would have to follow drafts
@@ -320,28 +333,13 @@ for index in range(1, 6):
     )
 
 # %% [markdown]
-# The same rule brings back a request that has lost its caches. A server that runs out of memory **preempts** a request: it
-# frees the memory and goes on later. `preempt` does that here. Nothing else has to be done.
-
-# %%
-stream = engine.stream(prompt, story, max_new_tokens=40)
-for _ in range(3):
-    next(stream)
-L = len(stream.sequence.tokens)
-stream.preempt()
-print(f"preempted: L = {L}, the target's C = {stream.sequence.cache.pointer}")
-resumed = next(stream)
-print(
-    f"next cycle: {resumed.caught_up} tokens computed again, then C = {resumed.target_kv.before} as it would have been"
-)
-print(f"same story: {stream.finish().tokens == result.tokens}")
-
-# %% [markdown]
+# The same rule brings back a request that has lost its whole cache: C is 0, so it is fed everything. Lesson 06 does that.
+#
 # What if a rewind goes wrong by one? Too far back costs a little: a token is read twice. Not far enough, and there is
 # nothing left to feed. A cache that keeps everything, in an engine that feeds `tokens[C:]`:
 
 # %%
-from specdec_teach.exercises.lesson_05 import metered, step_log, with_cache
+from specdec_teach.exercises.lesson_05 import step_log, with_cache
 
 
 class NeverRewinds:
@@ -429,7 +427,7 @@ def poisoned_run():
 # BEGIN SOLUTION
 guess = "the same story"
 # END SOLUTION
-predict("05.p6", guess, poisoned_run)
+predict("05.p7", guess, poisoned_run)
 
 # %% [markdown]
 # Nobody reads a slot at or past the pointer before it has been written again. So nothing need be erased: **the pointer is
@@ -553,7 +551,7 @@ def passes(engine):
 # BEGIN SOLUTION
 guess = True
 # END SOLUTION
-predict("05.p7", guess, lambda: passes(with_cache(itself, WritesOnce)))
+predict("05.p8", guess, lambda: passes(with_cache(itself, WritesOnce)))
 
 # %% [markdown]
 # Nothing was rejected, so nothing was rewound. An all-accepted run says nothing about the rewind. A test of the rewind
@@ -632,7 +630,7 @@ wanted = engine.generate(prompt, greedy, max_new_tokens=60, speculate=False).tok
 # BEGIN SOLUTION
 guess = False
 # END SOLUTION
-predict("05.p8", guess, text_changes)
+predict("05.p9", guess, text_changes)
 
 # %% [markdown]
 # The target decides about every token, and *its* cache is right. A bad draft is a bad guess, and guesses are judged. So the
@@ -662,64 +660,8 @@ with hole():
 # Forced rejections and an all-accepted run, text and acceptance, both caches against fresh ones: each sees
 # what the others miss.
 #
-# ## Other layouts, the same tokens
-#
-# Moving a pointer is the cheapest rewind. Others exist, and each keeps the promise in its own way:
-#
-# - **contiguous**: the pointer goes back. Only slots below it are read.
-# - **masked**: the pointer goes back, all slots ever written are read, and a mask hides the stale ones.
-# - **paged**: blocks of slots, here of 4. Whole blocks behind the pointer are given back.
-# - **selective**: drafts go to a scratch space, and only what stands is copied into the cache.
-# - **recompute**: cannot go back at all. After a rejection it starts from nothing.
-#
-# One story, five caches. Let the machine be busy: every other cycle may draft nothing (`fits = 0`), so a pass of five tokens
-# is followed by a pass of one. We count slots of the target's lowest layer.
-
-
-# %%
-def busy(engine):
-    """The cycles of a run in which every other cycle drafts nothing."""
-    stream = engine.stream(prompt, story, max_new_tokens=40)
-    for cycle in stream:
-        stream.fits = 0 if cycle.proposed else None
-    return stream.trace().cycles
-
-
-honest = [c.emitted for c in busy(engine)]
-print("cache        same story   computed again   slots read   of them stale   slots copied")
-for kind in ("contiguous", "masked", "paged", "selective", "recompute"):
-    one = sd.Engine(
-        pair.target, drafter=sd.ModelDrafter(pair.draft), tokenizer=pair.tokenizer, gamma=4, cache=kind, block_size=4
-    )
-    watched, meter = metered(one)
-    cycles = busy(watched)
-    again = sum(c.caught_up for c in cycles)
-    print(
-        f"{kind:<11}  {[c.emitted for c in cycles] == honest!s:<10}   {again:>14}   {meter.read:>10}   {meter.stale:>13}   {meter.copied:>12}"
-    )
-
-# %% [markdown]
-# The tokens are the same in every line, the work is not. `masked` reads stale slots only because of the short passes: a pass
-# of γ + 1 tokens from the pointer on overwrites all that the last one left. So a missing mask can hide for a long time.
-# `recompute` needs no code of its own: its C goes back to 0, and computed catches up with committed.
-#
-# Must a block be given back when a rejection empties it? Some engines do. Others keep it: they only subtract from C, and
-# the next append writes over what is there. Here both, with blocks of 2:
-
-# %%
-from specdec_teach.caches import PagedCache
-
-paged = sd.Engine(
-    pair.target, drafter=sd.ModelDrafter(pair.draft), tokenizer=pair.tokenizer, gamma=4, cache="paged", block_size=2
-)
-for policy in ("trim", "keep"):
-    one = with_cache(paged, lambda cache, policy=policy: PagedCache(cache.pool, cache.capacity, policy))
-    told = one.generate(prompt, story, max_new_tokens=40)
-    freed = sum(len(c.blocks.freed) for c in told.trace.cycles)
-    print(f"{policy}: {freed} blocks given back by rewinds, same story: {told.tokens == result.tokens}")
-
-# %% [markdown]
-# Both keep the one promise that matters: **a slot at or past the pointer is not read before it is written again.**
+# (Moving a pointer is the cheapest rewind, not the only one. Blocks that are given back, masks, scratch spaces: these are
+# lesson 06. They keep the same promise: **a slot at or past the pointer is not read before it is written again.**)
 #
 # ## Caches that cannot go back
 #
@@ -740,42 +682,11 @@ print(f"still in the ring         {[token for token in needed if token in ring]}
 # in the mask.) A **recurrent state** is worse: it is one tensor that every token has changed, and no token can be taken out
 # of it.
 #
-# Such a model has two ways. It can start again from nothing, as `recompute` does. Or it keeps a **snapshot** from before the
-# pass, returns to it, and reads the kept tokens once more. Put on our cache, to see what is counted:
-
-
-# %%
-class Snapshots:
-    """A cache that cannot go back, but keeps a copy from before each pass."""
-
-    def __init__(self, inner):
-        self.inner = self.copy = inner
-
-    def __getattr__(self, name):
-        return getattr(self.inner, name)
-
-    def reserve(self, count):  # a pass is about to begin
-        self.copy = self.inner.fork()
-        self.inner.reserve(count)
-
-    def rollback(self, to):
-        if to < self.inner.pointer:
-            self.inner = self.copy
-        return self.inner.pointer
-
-
-told = with_cache(engine, Snapshots).generate(prompt, story, max_new_tokens=40)
-print(f"same story: {told.tokens == result.tokens}")
-for before, now in list(zip(told.trace.cycles, told.trace.cycles[1:]))[:5]:
-    print(f"after {before.accepted} of {len(before.proposed)} accepted: {now.caught_up} tokens computed again")
-
-# %% [markdown]
-# After a rejection it reads n + 1 tokens again, the pending one and the drafts that stood; otherwise none. And once more no new
-# code: a cache may come back with less than it was asked for, and computed catches up.
+# Such a model has two ways. It can start again from nothing after every rejection. Or it keeps a **snapshot** from before the
+# pass, returns to it, and reads the kept tokens once more.
 #
 # The engine takes snapshots by itself when a model needs them. Here is a real recurrent one, tiny and with random weights. It
-# has nothing to say. The drafts are its own tokens, every fourth one spoilt. And a control: a cache that says it went back, and
-# keeps the state.
+# has nothing to say. The drafts are its own tokens, every fourth one spoilt.
 
 # %%
 import transformers
@@ -793,18 +704,36 @@ own = sd.Engine(recurrent).generate([1, 2, 3], greedy, max_new_tokens=24).tokens
 spoilt = [token if at % 4 != 3 else (token + 1) % 64 for at, token in enumerate(own)]
 speculative = sd.Engine(recurrent, drafter=sd.ScriptedDrafter(spoilt), gamma=4)
 told = speculative.generate([1, 2, 3], greedy, max_new_tokens=24)
+print(f"cache: {told.trace.meta.cache}, same tokens: {told.tokens == own}")
 rejections = sum(c.last_kind == "correction" for c in told.trace.cycles)
-print(f"cache: {told.trace.meta.cache}, cycles with a rejection: {rejections}, same tokens: {told.tokens == own}")
+print(f"cycles with a rejection: {rejections}, tokens computed again: {sum(c.caught_up for c in told.trace.cycles)}")
+
+# %% [markdown]
+# Nothing was computed again, and that has its price. This model looks at its state for a single token only, so the engine feeds
+# it token by token and keeps a snapshot after each: five narrow passes where slots need one wide pass. A recurrent model
+# that takes several tokens at once has one snapshot for each pass. After a rejection the engine returns to it, and computed catches
+# up with committed.
+#
+# The control: a cache that moves its pointer to where it should be, and keeps the state.
+#
+# **Predict:** are the tokens still those of plain decoding? `True` or `False`.
 
 
+# %%
 def moves_the_number(self, to):
     self.pointer = to
     return to
 
 
-with patch.object(SnapshotCache, "rollback", moves_the_number):
-    told = speculative.generate([1, 2, 3], greedy, max_new_tokens=24)
-print(f"control, state kept: same tokens: {told.tokens == own}")
+def same_tokens():
+    with patch.object(SnapshotCache, "rollback", moves_the_number):
+        return speculative.generate([1, 2, 3], greedy, max_new_tokens=24).tokens == own
+
+
+# BEGIN SOLUTION
+guess = False
+# END SOLUTION
+predict("05.p10", guess, same_tokens)
 
 # %% [markdown]
 # A pointer *is* the rewind only where there are slots. A state has none, and there a pointer that moves alone is a lie.
@@ -867,7 +796,6 @@ print([[c.emitted for c in a.cycles] == [c.emitted for c in b.cycles] for a, b i
 #
 # - Force a rejection at 1 and call `both_lanes` on the second cycle. Where does the correction's slot come in?
 # - In `after_run`, write `next(stream)` in place of `stream.finish()`, and ask again about `broken`. Why is every cache right?
-# - Put `Snapshots` around an engine with `cache="recompute"`. What is computed again now, and why so much less?
 # - Take `drafter=sd.ModelDrafter(pair.target)` and the hole, with γ = 1, 2 and 8. Which loses most?
 
 # %%
@@ -877,7 +805,6 @@ both_lanes(engine.generate(prompt, story, max_new_tokens=16, reject_at=1).trace.
 # ## Honest limits
 #
 # - A forced rejection is a demonstration: the dice are loaded, and its trace says `not lossless`. The pointers are real.
-# - We counted slots, not time. What a slot costs to read or to copy depends on the machine.
 # - A cache that equals a fresh one up to rounding is right in float32. In 16 bits the same comparison needs a wider margin.
 # - Who may share a block, and when, is lesson 06. A tree of drafts needs more than a pointer: lesson 09.
 # - The caches that we made here stand in the *target's* place only. The draft has the same duties, and the same tests.
@@ -939,5 +866,4 @@ both_lanes(engine.generate(prompt, story, max_new_tokens=16, reject_at=1).trace.
 #
 # Leviathan, Kalman, Matias, *Fast inference from transformers via speculative decoding* (2023), algorithm 1; the cache is left to
 # the reader.
-# Kwon and others, *Efficient memory management for large language model serving with PagedAttention* (2023), section 4, for
-# blocks, and section 4.5 for preemption.
+# Gu, Dao, *Mamba: linear-time sequence modeling with selective state spaces* (2023), section 2, for a state without slots.

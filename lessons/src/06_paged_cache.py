@@ -188,15 +188,30 @@ check("06.2", rollback)
 #
 # ## Must they go back at once?
 #
-# No. One can also keep them: the next cycle wants the room again anyway. Some servers never free a block after a
-# rejection; they count the computed tokens down and overwrite what lies behind. The cache here can do either. (`variant`
-# makes an engine like this one with something exchanged, here the part that makes the caches.)
+# One could also keep them: the next cycle wants the room again anyway. Some servers never free a block after a rejection.
+# They count the computed tokens down and leave rejected drafts in blocks that the request still holds. The cache here can do
+# either. (`variant` makes an engine like this one with something exchanged, here the part that makes the caches.)
+#
+# **Predict:** if no block is given back, is the text still the "same", or an "other" one?
 
 # %%
 plain = engine.generate(prompt, story, max_new_tokens=40)
+
+
+def with_policy(policy):
+    """The same run, with a cache that trims its table at a rewind, or keeps it."""
+    parts = Parts(cache=lambda kind, capacity, pool: PagedCache(pool, capacity, policy))
+    return engine.variant(parts=parts).generate(prompt, story, max_new_tokens=40)
+
+
+# BEGIN SOLUTION
+guess = "same"
+# END SOLUTION
+predict("06.p2", guess, lambda: "same" if with_policy("keep").tokens == plain.tokens else "other")
+
+# %%
 for policy in ("trim", "keep"):
-    parts = Parts(cache=lambda kind, capacity, pool, policy=policy: PagedCache(pool, capacity, policy))
-    run = engine.variant(parts=parts).generate(prompt, story, max_new_tokens=40)
+    run = with_policy(policy)
     taken, freed = (sum(len(getattr(c.blocks, name)) for c in run.trace.cycles) for name in ("taken", "freed"))
     print(f"{policy}  {taken} blocks taken, {freed} freed by a rewind, same text: {run.text == plain.text}")
 
@@ -413,7 +428,7 @@ def can_be_found(reject_at):
 # BEGIN SOLUTION
 guess = 1
 # END SOLUTION
-predict("06.p2", guess, lambda: can_be_found(1))
+predict("06.p3", guess, lambda: can_be_found(1))
 
 # %%
 print("rejected  committed  computed  full of computed tokens  published")
@@ -494,7 +509,7 @@ early.observers.append(watch)
 guess = "no"
 # END SOLUTION
 scheduler, (first, second) = serve(early, prompt, una, watch=watch)
-predict("06.p3", guess, lambda: "yes" if second.result.tokens == cold.tokens else "no")
+predict("06.p4", guess, lambda: "yes" if second.result.tokens == cold.tokens else "no")
 
 # %%
 print("first request, honest:", earlier.result.text)
@@ -565,7 +580,7 @@ unhindered = [engine.generate(text, story, max_new_tokens=24) for text in prompt
 # BEGIN SOLUTION
 guess = "same"
 # END SOLUTION
-predict("06.p4", guess, lambda: "same" if squeezed[1].result.tokens == unhindered[1].tokens else "other")
+predict("06.p5", guess, lambda: "same" if squeezed[1].result.tokens == unhindered[1].tokens else "other")
 
 # %%
 timeline = tight.timeline()
@@ -622,15 +637,44 @@ for how, name in ((greedy, "greedy"), (story, "T = 0.8")):
 #
 # ## Rewind, free, mask or compute again
 #
-# A rejected draft has been written. What becomes of it? The engine can do each of these; the run is always Mira's, and we
-# look at the cycle that kept one draft of four.
+# A rejected draft has been written. What becomes of it? Blocks are one answer. The engine has four others:
+#
+# - **contiguous**: one strip of slots, and a pointer that goes back.
+# - **masked**: the pointer goes back too, but all slots ever written are read, and a mask hides the stale ones.
+# - **selective**: drafts go to a scratch space, and only what stands is copied into the cache.
+# - **recompute**: it cannot go back. After a rejection it starts from nothing, and computed catches up with committed.
+#
+# **Predict:** which of the five write the same text as `contiguous`? Give a list of names, itself included.
+
+# %%
+KINDS = ["contiguous", "paged", "masked", "selective", "recompute"]
+
+
+def caching(kind):
+    """An engine with another kind of cache."""
+    return sd.Engine(
+        pair.target, drafter=sd.ModelDrafter(pair.draft), tokenizer=pair.tokenizer, gamma=4, cache=kind, block_size=4
+    )
+
+
+def run_with(kind):
+    """Mira's run with another kind of cache."""
+    return caching(kind).stream(prompt, story, max_new_tokens=40)
+
+
+# BEGIN SOLUTION
+guess = ["contiguous", "paged", "masked", "selective", "recompute"]
+# END SOLUTION
+strip = run_with("contiguous").finish()
+predict("06.p6", guess, lambda: [kind for kind in KINDS if run_with(kind).finish().tokens == strip.tokens])
+
+# %% [markdown]
+# The text is the same. The work is not. Look at the cycle that kept one draft of four:
 
 # %%
 print("cache       same text  pointer after  keys the next token reads  computed again in the run")
-for kind in ("contiguous", "paged", "masked", "selective", "recompute"):
-    run = sd.Engine(
-        pair.target, drafter=sd.ModelDrafter(pair.draft), tokenizer=pair.tokenizer, gamma=4, cache=kind, block_size=4
-    ).stream(prompt, story, max_new_tokens=40)
+for kind in KINDS:
+    run = run_with(kind)
     cycles, reads = [], []
     for c in run:
         cycles.append(c)
@@ -641,8 +685,24 @@ for kind in ("contiguous", "paged", "masked", "selective", "recompute"):
     print(f"{kind:<11} {same:<9}  {cycles[at].target_kv.after:>13}  {reads[at]:>25}  {again:>25}")
 
 # %% [markdown]
-# `masked` reads 29 keys where 27 count: two stale ones, and a mask has to hide them. `recompute` has nothing left, so it
-# computes 26 tokens again before the next one, and so after every rejection.
+# `recompute` has nothing left: it computes 26 tokens again before the next one, and so after every rejection. And `masked`
+# would read 29 keys for one more token where 27 count: two stale ones, which a mask has to hide. But is the next pass so
+# short? `metered` counts the slots that are read, once as before, and once on a busy machine, where every other cycle may
+# draft nothing.
+
+# %%
+from specdec_teach.exercises.lesson_05 import metered
+
+for name, busy in (("every cycle drafts", False), ("every other one drafts nothing", True)):
+    watched, meter = metered(caching("masked"))
+    run = watched.stream(prompt, story, max_new_tokens=40)
+    for c in run:
+        run.fits = 0 if busy and c.proposed else None
+    print(f"{name:<31} {meter.read} slots read, {meter.stale} of them stale")
+
+# %% [markdown]
+# A pass over γ + 1 tokens overwrites every stale slot before it reads. Only a short pass behind a rejection meets one. So stale
+# keys behind a mask are fine, and a missing mask can hide for a long time.
 #
 # | what | how | good when | price |
 # | --- | --- | --- | --- |
@@ -651,8 +711,6 @@ for kind in ("contiguous", "paged", "masked", "selective", "recompute"):
 # | mask | the slots are still read and hidden (`masked`) | shapes must not change, as in compiled graphs | stale keys are read; the mask must be right |
 # | copy what is kept | drafts go to a scratch space first (`selective`) | the cache must never hold a draft | every kept token is copied |
 # | compute again | throw the state away (`recompute`) | it cannot be rewound and no snapshot was kept; or after a preemption | the pass over all those tokens |
-#
-# None of them changes the text. What they change is what it costs.
 #
 # ## Try it yourself
 #

@@ -73,8 +73,8 @@ def test_predictions_are_those_of_the_notebook(number: str) -> None:
 
 
 def test_predictions_that_are_named_have_a_line() -> None:
-    lines = set(re.findall(r"^\| `(\d\d\.p\d)` \|", INSTRUCTOR, re.MULTILINE))
-    assert set(re.findall(r"\d\d\.p\d", INSTRUCTOR)) == lines
+    lines = set(re.findall(r"^\| `(\d\d\.p\d+)` \|", INSTRUCTOR, re.MULTILINE))
+    assert set(re.findall(r"\d\d\.p\d+", INSTRUCTOR)) == lines
 
 
 @each_lesson

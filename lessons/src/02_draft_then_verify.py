@@ -502,4 +502,4 @@ sd.play(engine, "Tom had a small boat and", sd.Sampling(temperature=0.8, seed=1)
 #
 # Leviathan, Kalman, Matias, *Fast inference from transformers via speculative decoding* (2023), section 2.1 and algorithm 1.
 # Stern, Shazeer, Uszkoreit, *Blockwise parallel decoding for deep autoregressive models* (2018), section 3: the greedy cycle.
-# Fu and others, *Break the sequential dependency of LLM inference using lookahead decoding* (2024), section 2.
+# Fu and others, *Break the sequential dependency of LLM inference using lookahead decoding* (2024), on Jacobi decoding.

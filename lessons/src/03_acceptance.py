@@ -676,5 +676,5 @@ sd.labs.acceptance(p4, q4)
 # ## Where to read more
 #
 # Leviathan, Kalman, Matias, *Fast inference from transformers via speculative decoding* (2023), sections 2.2 and 2.3, algorithm 1;
-# section 3.1 for α.
+# sections 3.1 and 3.2 for α.
 # Chen and others, *Accelerating large language model decoding with speculative sampling* (2023), algorithm 2 and theorem 1.

@@ -153,8 +153,8 @@ def picture(p: Items[float], q: Items[float]) -> object:
         kept, rest, left = min(target, draft), max(target - draft, 0.0), 40 + wide * token
         top, middle, ghost = (30 + tall - scale * value for value in (target, kept, draft))
         bars.append(
-            f'<rect x="{left}" y="{middle:.1f}" width="44" height="{scale * kept:.1f}" fill="#2b6cb0"/>'
-            f'<rect x="{left}" y="{top:.1f}" width="44" height="{scale * rest:.1f}" fill="url(#h)" stroke="#c05621"/>'
+            f'<rect x="{left}" y="{middle:.1f}" width="44" height="{scale * kept:.1f}" fill="#009e73"/>'
+            f'<rect x="{left}" y="{top:.1f}" width="44" height="{scale * rest:.1f}" fill="#0072b2"/>'
             f'<rect x="{left - 5}" y="{ghost:.1f}" width="54" height="{scale * draft:.1f}" fill="none" '
             f'stroke="#4a5568" stroke-dasharray="4 3"/>'
             f'<text x="{left + 22}" y="{46 + tall}" text-anchor="middle">token {token}</text>'
@@ -165,9 +165,7 @@ def picture(p: Items[float], q: Items[float]) -> object:
     svg = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{max(width, 400)}" height="{tall + 60}" '
         f'font-family="sans-serif" font-size="13"><rect width="100%" height="100%" fill="#ffffff"/>'
-        '<defs><pattern id="h" width="6" height="6" patternUnits="userSpaceOnUse">'
-        '<path d="M0 6L6 0" stroke="#c05621" stroke-width="2"/></pattern></defs>'
-        '<text x="20" y="16">solid: accepted drafts · striped: corrections · dashed: q</text>'
+        '<text x="20" y="16">green, below: accepted drafts · blue, above: corrections · dashed: q</text>'
         f"{''.join(bars)}</svg>"
     )
     data = base64.b64encode(svg.encode()).decode()

@@ -165,7 +165,7 @@ def picture(p: Items[float], q: Items[float]) -> object:
     svg = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{max(width, 400)}" height="{tall + 60}" '
         f'font-family="sans-serif" font-size="13"><rect width="100%" height="100%" fill="#ffffff"/>'
-        '<text x="20" y="16">green, below: accepted drafts · blue, above: corrections · dashed: q</text>'
+        '<text x="20" y="16">green: accepted drafts · blue: corrections · dashed: q</text>'
         f"{''.join(bars)}</svg>"
     )
     data = base64.b64encode(svg.encode()).decode()

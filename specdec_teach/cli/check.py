@@ -12,14 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specdec_kernels.errors import InvalidInput, unknown_name
+from specdec_kernels.errors import InvalidInput
+from specdec_teach.cli import asked
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from specdec_teach.checking import Report, Row
-    from specdec_teach.drafters.base import Drafter
-    from specdec_teach.pairs import Pair
 
 __all__ = ["add", "run"]
 
@@ -35,12 +34,11 @@ def add(commands: Any) -> None:
         "of the text with the target's own. The status is 1 when something is wrong.",
         allow_abbrev=False,
     )
-    parser.add_argument("--target", metavar="PATH_OR_ID", help="your own target (the embedded pair)")
-    parser.add_argument("--draft", metavar="PATH_OR_ID", help="the draft of your target")
-    parser.add_argument("--drafter", metavar="NAME", help="who drafts, by its name in drafters_for (model)")
+    asked.add_pair(parser)
+    asked.add_drafter(parser)
     parser.add_argument("--cache", default="contiguous", help="the layout that the texts use (%(default)s)")
     parser.add_argument("--verify", default="rejection", help="rejection, block or coupled (%(default)s)")
-    parser.add_argument("--gamma", type=int, default=4, help="tokens proposed per cycle (%(default)s)")
+    asked.add_gamma(parser)
     parser.add_argument("--json", type=Path, metavar="PATH", help="also write every row as JSON")
     parser.set_defaults(run=run)
 
@@ -56,10 +54,10 @@ def run(args: argparse.Namespace) -> int:
     if args.json is not None and not args.json.absolute().parent.is_dir():
         raise InvalidInput(f"--json {args.json}: there is no folder {args.json.absolute().parent}; make it first")
     began = time.perf_counter()
-    pair = sd.load_pair(args.target, args.draft)
+    pair = asked.pair(args)
     engine = sd.Engine(
         pair.target,
-        drafter=_drafter(pair, args.drafter),
+        drafter=asked.drafter(args, pair),
         tokenizer=pair.tokenizer,
         gamma=args.gamma,
         cache=args.cache,
@@ -79,22 +77,6 @@ def run(args: argparse.Namespace) -> int:
     verdict = "All of it holds" if report.ok else f"{len(failures)} of {len(report.rows)} checks failed"
     console.print(f"{verdict}: {len(report.rows)} checks in {seconds:.0f} s.")
     return int(not report.ok)
-
-
-def _drafter(pair: Pair, name: str | None) -> Drafter:
-    """Return the drafter of that name."""
-    from specdec_teach.lineup import drafters_for
-
-    made = drafters_for(pair)
-    if name is None and pair.draft is None:
-        raise InvalidInput(
-            "a target alone drafts nothing, so there is nothing to prove; give --draft too, or --drafter with one of "
-            + ", ".join(made)
-        )
-    chosen = made.get(name or "model")
-    if chosen is None:
-        raise unknown_name("--drafter", name, made)
-    return chosen
 
 
 def _announced(rows: Iterator[Row], console: Any) -> Iterator[Row]:

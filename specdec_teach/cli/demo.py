@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from specdec_kernels.errors import InvalidInput
+from specdec_teach.cli import asked
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -38,12 +39,14 @@ def add(commands: Any) -> None:
     parser = commands.add_parser(
         "demo",
         help="watch real cycles in the terminal",
-        description="Run the embedded pair and print each cycle: what the draft proposed, how the target judged it, "
-        f"what both caches hold. {_KEY}",
+        description="Run the embedded pair, or your own, and print each cycle: what was proposed, how the target "
+        f"judged it, what both caches hold. A tree has one line for each depth. {_KEY}",
         allow_abbrev=False,
     )
     parser.add_argument("--prompt", default="Once upon a time", help="the text to continue (%(default)s)")
-    parser.add_argument("--gamma", type=int, default=4, help="tokens proposed per cycle (%(default)s)")
+    asked.add_pair(parser)
+    asked.add_drafter(parser)
+    asked.add_gamma(parser)
     parser.add_argument("--temperature", type=float, default=0.8, help="0 is greedy (%(default)s)")
     parser.add_argument("--seed", type=int, default=7, help="equal seeds give equal runs (%(default)s)")
     parser.add_argument("--max-new-tokens", type=int, default=32, metavar="N", help="stop after N (%(default)s)")
@@ -64,14 +67,15 @@ def run(args: argparse.Namespace) -> int:
         raise InvalidInput(f"--delay {args.delay}; give seconds from 0 to 60")
     sampling = sd.Sampling(temperature=args.temperature, seed=args.seed)
     console = Console(highlight=False, soft_wrap=True)
-    pair = sd.load_pair()
-    engine = sd.Engine(pair.target, drafter=sd.ModelDrafter(pair.draft), tokenizer=pair.tokenizer, gamma=args.gamma)
+    pair = asked.pair(args)
+    engine = sd.Engine(pair.target, drafter=asked.drafter(args, pair), tokenizer=pair.tokenizer, gamma=args.gamma)
     stream = engine.stream(args.prompt, sampling, max_new_tokens=args.max_new_tokens, reject_at=args.reject_at)
     console.print(Text(_KEY, style=_QUIET))
     text, tokens, cycles = "", 0, 0
     for cycle in stream:
         ids = {*cycle.proposed, *cycle.emitted, cycle.last}
-        for line in lines(cycle, pieces(pair.tokenizer, {token for token in ids if token is not None})):
+        words = pieces(pair.tokenizer, {token for token in ids if token is not None})
+        for line in lines(cycle, words, stream.meta.planner):
             console.print(line)
         text, tokens, cycles = text + cycle.text, tokens + len(cycle.emitted), cycles + 1
         time.sleep(args.delay)
@@ -85,15 +89,20 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def lines(cycle: Cycle, pieces: Mapping[int, str]) -> Iterator[Text]:
-    """Yield the lines of one cycle; `pieces` holds the display text of each of its tokens."""
+def lines(cycle: Cycle, pieces: Mapping[int, str], planner: str | None = None) -> Iterator[Text]:
+    """Yield the lines of one cycle; `pieces` holds the display text of its tokens, `planner` who chose its γ."""
     from rich.text import Text
 
-    yield Text(
-        f"\ncycle {cycle.index} · γ={cycle.gamma} · committed {cycle.committed_before} → {cycle.committed_after}"
-    )
-    row = Text("  ")
-    for decision in cycle.decisions:
+    from specdec_teach.tree import depths
+
+    committed = f"committed {cycle.committed_before} → {cycle.committed_after}"
+    yield Text(f"\ncycle {cycle.index} · {_pace(cycle, planner)} · {committed}")
+    row, above = Text("  "), 1
+    deep = [1] * len(cycle.decisions) if cycle.parents is None else depths(cycle.parents)
+    for decision, depth in zip(cycle.decisions, deep, strict=True):
+        if depth != above:
+            yield row
+            row, above = Text("  " * depth), depth
         glyph, colour = _STATUS[decision.status]
         style = f"{colour} strike" if decision.status == "rejected" else colour
         row.append(f"{glyph}{_shown(pieces, decision.token)} ", style=style)
@@ -106,6 +115,14 @@ def lines(cycle: Cycle, pieces: Mapping[int, str]) -> Iterator[Text]:
             yield Text(f"    {_judged(decision, pieces)}", style=_QUIET)
     draft = "" if cycle.draft_kv is None else f"    draft {_pointer(cycle.draft_kv)}"
     yield Text(f"  computed  target {_pointer(cycle.target_kv)}{draft}")
+
+
+def _pace(cycle: Cycle, planner: str | None) -> str:
+    """Say how many tokens were asked for, who chose the number, and how many came where they are fewer."""
+    if cycle.parents is not None:
+        return f"a tree of {len(cycle.proposed)} drafts, {cycle.gamma} deep{'' if planner is None else f' ({planner})'}"
+    came = "" if len(cycle.proposed) == cycle.gamma else f", {len(cycle.proposed)} came"
+    return f"γ={cycle.gamma}{'' if planner is None else f' ({planner})'}{came}"
 
 
 def _judged(decision: Decision, pieces: Mapping[int, str]) -> str:

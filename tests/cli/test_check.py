@@ -17,7 +17,7 @@ from specdec_teach.cli import main
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tiny pair in place of the embedded one, and the quick sections alone."""
     pair = sd.Pair(sd.testing.tiny_llama(), sd.testing.tiny_llama(noise=0.08), None)
-    monkeypatch.setattr(sd, "load_pair", lambda target, draft: pair, raising=False)
+    monkeypatch.setattr(sd, "load_pair", lambda target, draft, tokenizers: pair, raising=False)
     quick = {name: checking.SECTIONS[name] for name in ("ends", "caps", "self-draft")}
     monkeypatch.setattr(checking, "SECTIONS", quick)
 
@@ -54,9 +54,27 @@ def test_a_drafter_is_chosen_by_name(
     assert "All of it holds" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("pace", ["auto", "heuristic"])
+@pytest.mark.usefixtures("tiny")
+def test_a_planned_gamma_is_proven_too(
+    pace: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paces: list[str] = []
+    honest = checking.run
+
+    def watched(engine: sd.Engine) -> Any:
+        paces.append(engine.pace)
+        return honest(engine)
+
+    monkeypatch.setattr(checking, "run", watched)
+    assert main(["check", "--gamma", pace]) == 0
+    assert paces == [pace]
+    assert "All of it holds" in capsys.readouterr().out
+
+
 def test_a_target_alone_can_look_things_up(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     pair = sd.Pair(sd.testing.tiny_llama(), None, None)
-    monkeypatch.setattr(sd, "load_pair", lambda target, draft: pair, raising=False)
+    monkeypatch.setattr(sd, "load_pair", lambda target, draft, tokenizers: pair, raising=False)
     monkeypatch.setattr(checking, "SECTIONS", {"ends": checking.SECTIONS["ends"]})
     assert main(["check", "--gamma", "2", "--drafter", "ngram"]) == 0
     assert main(["check"]) == 2
@@ -86,6 +104,10 @@ def test_a_failure_ends_with_1_and_is_named(
     [
         (["--gamma", "0"], "drafts nothing"),
         (["--gamma", "-1"], "gamma"),
+        (["--gamma", "2.5"], "no whole number of tokens; give one, like 2, or auto"),
+        (["--gamma", "inf"], "no whole number of tokens; give one, or auto"),
+        (["--gamma", "heuristik"], "Did you mean 'heuristic'?"),
+        (["--tokenizers", "share"], "Did you mean 'shared'?"),
         (["--cache", "pagd"], "paged"),
         (["--verify", "typical"], "lossy"),
         (["--drafter", "n-gram"], "Did you mean 'ngram'?"),

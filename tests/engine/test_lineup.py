@@ -5,14 +5,18 @@ from __future__ import annotations
 import pytest
 
 import specdec_teach as sd
+from specdec_teach.caches import KINDS
 
 TARGET, NEAR = sd.testing.tiny_llama(), sd.testing.tiny_llama(noise=0.08)
+NAMES = ("model", "model-argmax", "tree", "early-exit", "head", "head3", "medusa", "head-tree", "medusa-tree", "ngram",
+         "retrieval")  # fmt: skip
+RAGGED = ("Once upon a time", "Ben had a red ball. Ben had a red ball. Ben had", "The")
 LOOKUP = {"ngram", "retrieval"}
 OF_A_MODEL = {"model", "model-argmax", "tree"}
 
 
 def test_names_stand_for_what_there_are_weights_for(pair: sd.Pair) -> None:
-    assert sd.drafters_for(pair).keys() >= LOOKUP | OF_A_MODEL
+    assert sd.drafters_for(pair).keys() == set(NAMES)
     assert sd.drafters_for(sd.Pair(TARGET, NEAR, None)).keys() >= LOOKUP | OF_A_MODEL
     assert sd.drafters_for(sd.Pair(TARGET, None, None)).keys() == LOOKUP
 
@@ -37,6 +41,28 @@ def test_every_drafter_leaves_the_greedy_text_alone(pair: sd.Pair) -> None:
         found = engine.generate(ids, sd.Sampling.greedy(), max_new_tokens=40)
         assert found.tokens == plain.tokens, name
         assert found.stats.drafted > 0, name
+
+
+@pytest.fixture(scope="module")
+def plain(pair: sd.Pair) -> list[tuple[int, ...]]:
+    """What the target says alone, each prompt by itself."""
+    engine = sd.Engine(pair.target, tokenizer=pair.tokenizer)
+    return [engine.generate(prompt, sd.Sampling.greedy(), max_new_tokens=20).tokens for prompt in RAGGED]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("cache", KINDS)
+def test_greedy_text_in_every_cache_alone_and_in_a_ragged_batch(
+    pair: sd.Pair, plain: list[tuple[int, ...]], name: str, cache: str
+) -> None:
+    engine = sd.Engine(
+        pair.target, drafter=sd.drafters_for(pair)[name], tokenizer=pair.tokenizer, gamma=3, cache=cache, debug=True
+    )
+    alone = engine.generate(RAGGED[0], sd.Sampling.greedy(), max_new_tokens=20)
+    assert alone.tokens == plain[0]
+    together = engine.generate(list(RAGGED), sd.Sampling.greedy(), max_new_tokens=20)
+    assert [one.tokens for one in together] == plain
+    assert sum(one.stats.drafted for one in together) > 0
 
 
 @pytest.mark.parametrize("name", ["model", "model-argmax", "tree", "ngram", "retrieval"])

@@ -129,8 +129,10 @@ class _OnTree:
 
     def _put(self, sequence: Sequence, reach: int | None) -> Proposal:
         said = [self.script.ids[len(sequence.tokens) + depth - 1] for depth in depths(self.shape)]
+        others = sequence.vocab - 1
         tokens = [
-            token if node in self.path else (token + 1 + node) % sequence.vocab for node, token in enumerate(said)
+            token if node in self.path else (token + 1 + node % others) % sequence.vocab
+            for node, token in enumerate(said)
         ]
         return Proposal(tuple(tokens), None, self.shape, reach)
 

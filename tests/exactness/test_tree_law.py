@@ -46,10 +46,19 @@ def test_trees_of_a_fixed_shape(shape: Any, settings: dict[str, Any], tokens: in
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("width", [3, 4])
-def test_three_tokens_of_every_shape(shape: Any, width: int) -> None:
-    """All at once."""
+@pytest.mark.parametrize(("width", "tokens"), [(3, 3), (4, 2)])
+def test_more_tokens_of_every_shape(shape: Any, width: int, tokens: int) -> None:
+    """Up to three cycles with V = 3, up to two with V = 4."""
     target, draft = table(11, width), table(12, width)
+    law = sd.exact_law(trees(target, draft, shape), [0], tokens)
+    same_law(law, chain_law(target, sd.Sampling(), tokens))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("shape", [(2, 1), (3,), SHAPES[-1]], ids=str)
+def test_three_of_four_tokens(shape: Any) -> None:
+    """Small shapes: the ways of a drawn tree of n nodes are V^n, and every cycle multiplies them."""
+    target, draft = table(11, 4), table(12, 4)
     law = sd.exact_law(trees(target, draft, shape), [0], 3)
     same_law(law, chain_law(target, sd.Sampling(), 3))
 

@@ -57,7 +57,10 @@ class Scheduler:
         self._arrived = 0
         self._busy = False
         self._began = self._spent = 0.0
-        meta = TimelineMeta(TIMELINE_VERSION, blocks, engine.block_size, self._max_batch, self._chunk, engine.gamma)
+        planner = None if engine.pace == "fixed" else engine.pace
+        meta = TimelineMeta(
+            TIMELINE_VERSION, blocks, engine.block_size, self._max_batch, self._chunk, engine.gamma, planner
+        )
         self._log = Logbook(meta, keep)
 
     @property

@@ -68,7 +68,8 @@ class Step:
 class TimelineMeta:
     """How the scheduler was made: `blocks` blocks of `block_size` tokens, at most `max_batch` requests at once.
 
-    `chunk`: the most tokens that one request computes in a step outside of a cycle. `gamma`: the engine's own.
+    `chunk`: the most tokens that one request computes in a step outside of a cycle. `gamma`: the engine's own,
+    the largest where a `planner` chose it, "auto" or "heuristic" (None: it was fixed).
     """
 
     schema_version: int
@@ -77,6 +78,7 @@ class TimelineMeta:
     max_batch: int
     chunk: int
     gamma: int
+    planner: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

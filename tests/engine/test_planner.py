@@ -166,6 +166,21 @@ def test_reset_forgets() -> None:
         assert start.after(2, 0, False).after(0, 0, False).reset() == start
 
 
+@pytest.mark.parametrize(("gamma", "planner"), [("auto", "auto"), ("heuristic", "heuristic"), (3, None)])
+def test_a_timeline_says_who_planned(gamma: Any, planner: str | None) -> None:
+    """And each row what was asked for in its cycle; the run's own γ is the largest."""
+    engine = engine_with(Planner(Costs({1: 1.0, 9: 1.3}, 0.1)), gamma)
+    scheduler = sd.Scheduler(engine, blocks=64)
+    for seed in (1, 2):
+        scheduler.submit([seed, 2, 3], replace(FREE, seed=seed), max_new_tokens=24)
+    scheduler.run()
+    timeline = scheduler.timeline()
+    asked = {row.gamma for step in timeline.steps for row in step.rows if row.cycle is not None}
+    assert (timeline.meta.planner, timeline.meta.gamma) == (planner, engine.gamma)
+    assert max(asked) <= timeline.meta.gamma
+    assert type(timeline).from_dict(timeline.to_dict()) == timeline
+
+
 @pytest.mark.parametrize("cache", ["contiguous", "paged"])
 def test_rows_of_a_batch_plan_for_themselves(cache: str) -> None:
     """Each row has the cycles that it has alone; one may plan and another have a fixed γ."""

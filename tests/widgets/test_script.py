@@ -16,7 +16,7 @@ from specdec_teach.trace import Blocks, Trace
 from specdec_widgets import laws, pool, serving, tiles, trees
 from specdec_widgets.page import payload
 from specdec_widgets.steps import steps
-from specdec_widgets.words import blocks_sentence, labels, num
+from specdec_widgets.words import blocks_sentence, labels, num, pace
 from tests.widgets.test_laws import some_laws
 from tests.widgets.test_trees import every_shape
 from tests.widgets.timelines import TIMELINES
@@ -55,6 +55,12 @@ def told(timeline: Timeline) -> dict[str, object]:
             }
         )
     return {"timeline": timeline.to_dict(), "steps": out, "shown": shown}
+
+
+PACES: list[tuple[int, str | None, bool]] = [
+    (gamma, planner, run) for gamma in (0, 3) for planner in (None, "auto", "heuristic") for run in (False, True)
+]
+"""γ, who chose it, and whether it is that of a whole run."""
 
 
 def node() -> str:
@@ -133,6 +139,7 @@ def test_player_module_under_node(tmp_path: Path) -> None:
         "blocks": [blocks_sentence(c.blocks) for c in cases["paged"].cycles if c.blocks],
         "odd_blocks": [(asdict(blocks), blocks_sentence(blocks)) for blocks in ODD],
         "numbers": [(value, num(value)) for value in numbers],
+        "paces": [(asked, pace(*asked)) for asked in PACES],
     }
     node_test("player.test.mjs", "SPECDEC_TRACES", tmp_path / "traces.json", data)
 

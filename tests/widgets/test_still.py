@@ -47,6 +47,15 @@ def test_everything_stays_inside_the_frame(name: str, cycle: int) -> None:
             assert 0 <= float(rect.attrib["x"]) <= float(rect.attrib["x"]) + float(rect.attrib["width"]) <= width + 0.5
 
 
+def test_who_chose_gamma_stands_behind_it() -> None:
+    trace = CASES["mixed"]
+    planned = replace(trace, meta=replace(trace.meta, gamma=8, planner="auto"))
+    for cycle in trace.cycles[:3]:
+        drafted = f"γ = {len(cycle.proposed)}"
+        assert f"· {drafted} (auto) ·" in to_svg(planned, cycle.index)
+        assert f"· {drafted} ·" in to_svg(trace, cycle.index)
+
+
 def test_timings_leave_no_mark() -> None:
     trace = CASES["mixed"]
     slow = replace(trace, cycles=tuple(replace(c, seconds=Seconds(9, 9, 9, 9)) for c in trace.cycles))

@@ -195,6 +195,16 @@ def test_a_run_that_kept_its_last_steps_says_since_when() -> None:
     assert sentence(timeline, 0) == sentence(TIMELINES["typical"], 6)
 
 
+def test_a_planned_gamma_is_told_as_the_largest() -> None:
+    timeline = next(iter(TIMELINES.values()))
+    planned = replace(timeline, meta=replace(timeline.meta, gamma=8, planner="auto"))
+    assert "· γ ≤ 8 (auto)" in to_svg(planned, 0)
+    assert f"· γ = {timeline.meta.gamma}<" in to_svg(timeline, 0)
+    old = planned.to_dict()
+    del old["meta"]["planner"]  # as runs were kept before there were planners
+    assert Timeline.from_dict(old).meta == replace(planned.meta, planner=None)
+
+
 def test_timings_leave_no_mark() -> None:
     timeline = TIMELINES["typical"]
     slow = replace(timeline, steps=tuple(replace(step, seconds=9.0) for step in timeline.steps))

@@ -14,7 +14,7 @@ from specdec_widgets.owners import patterns
 from specdec_widgets.serving import Sums, gist, sentence, sums
 from specdec_widgets.still import data_uri
 from specdec_widgets.svg import Canvas, wrap
-from specdec_widgets.words import plural
+from specdec_widgets.words import pace, plural
 
 __all__ = ["image", "telling_step", "to_svg"]
 
@@ -69,7 +69,8 @@ def _draw(timeline: Timeline, step: int) -> str:
     facts = (
         f"{plural(len(timeline.steps), 'step')} · {plural(len(timeline.prompts), 'request')}, {meta.max_batch} at once"
     )
-    facts += f" · {plural(meta.blocks, 'block')} of {plural(meta.block_size, 'token')} · γ = {meta.gamma}"
+    facts += f" · {plural(meta.blocks, 'block')} of {plural(meta.block_size, 'token')}"
+    facts += f" · {pace(meta.gamma, meta.planner, run=True)}"
     c.text(WIDTH - MARGIN, 34, facts, fill="quiet", anchor="end")
     grid.draw_grid(c, timeline, step, MARGIN, top, INNER)
     grid.draw_legend(c, MARGIN, legend)

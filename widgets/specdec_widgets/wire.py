@@ -196,6 +196,7 @@ class TimelineMeta(TypedDict):
     max_batch: int
     chunk: int
     gamma: int
+    planner: NotRequired[str | None]
 
 
 class Timeline(TypedDict):

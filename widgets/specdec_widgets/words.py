@@ -14,7 +14,7 @@ from specdec_teach.trace import Blocks, Cycle, Decision, Trace
 
 __all__ = [
     "blocks_sentence", "clip", "columns", "cycle_sentence", "decisive", "describe", "labels", "listed", "mark",
-    "moment_sentence", "num", "plural", "quote", "subscript", "summary", "telling",
+    "moment_sentence", "num", "pace", "plural", "quote", "subscript", "summary", "telling",
 ]  # fmt: skip
 
 BYTES = re.compile(r"(?:<0x[0-9A-Fa-f]{2}>)+")
@@ -119,6 +119,15 @@ def num(value: float | None, digits: int = 2) -> str:
         if not f"{value:.{more}f}".startswith("1"):
             return f"{value:.{more}f}".removeprefix("0")
     return f"{value:.{digits}f}".removeprefix("0")
+
+
+def pace(gamma: int, planner: str | None = None, run: bool = False) -> str:
+    """Say γ of one cycle, or of a `run` with its largest, and who chose it.
+
+    >>> pace(3), pace(3, "auto"), pace(8, "auto", run=True)
+    ('γ = 3', 'γ = 3 (auto)', 'γ ≤ 8 (auto)')
+    """
+    return f"γ = {gamma}" if planner is None else f"γ {'≤' if run else '='} {gamma} ({planner})"
 
 
 def plural(count: int, one: str) -> str:

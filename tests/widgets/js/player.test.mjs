@@ -2,16 +2,17 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
-import { blocksSentence, columns, num, pair } from "../../../widgets/specdec_widgets/static/words.js";
+import { blocksSentence, columns, num, pace, pair } from "../../../widgets/specdec_widgets/static/words.js";
 import * as steps_ from "../../../widgets/specdec_widgets/static/steps.js";
 import * as lanes from "../../../widgets/specdec_widgets/static/lanes.js";
 import * as book from "../../../widgets/specdec_widgets/static/ledger.js";
+import { settings } from "../../../widgets/specdec_widgets/static/captions.js";
 import { narrate } from "../../../widgets/specdec_widgets/static/narration.js";
 import { cycleStep, nextRejection } from "../../../widgets/specdec_widgets/static/player.js";
 
 const player = { ...steps_, ...lanes, ...book, narrate, columns, num, pair };
 
-const { traces, steps, labels, numbers, blocks, odd_blocks } = JSON.parse(readFileSync(process.env.SPECDEC_TRACES, "utf8"));
+const { traces, steps, labels, numbers, paces, blocks, odd_blocks } = JSON.parse(readFileSync(process.env.SPECDEC_TRACES, "utf8"));
 
 for (const [name, trace] of Object.entries(traces)) {
   const m = player.index(trace), frames = m.frames;
@@ -90,6 +91,15 @@ test("a later draft is not known before its step", () => {
   const trace = traces.mixed, m = player.index(trace), f = m.frames.find((x) => x.stage === "draft");
   assert.equal(player.standing(trace.cycles[0], f, 2), null);
   assert.equal(player.ledger(trace, m, f, 2), null);
+});
+
+test("γ reads as in Python; a cycle's is what was drafted, a run's the largest, and who chose it stands behind it", () => {
+  for (const [asked, text] of paces) assert.equal(pace(...asked), text);
+  const [trace] = Object.values(traces), planned = { ...trace, meta: { ...trace.meta, gamma: 8, planner: "auto" } };
+  const [cycle] = trace.cycles;
+  assert.equal(settings(planned)[0], "γ ≤ 8 (auto)");
+  assert.equal(settings(planned, cycle)[0], `γ = ${cycle.proposed.length} (auto)`);
+  assert.equal(settings(trace, cycle)[0], `γ = ${cycle.proposed.length}`);
 });
 
 test("numbers read as in Python, and a pair never looks equal when it is not", () => {

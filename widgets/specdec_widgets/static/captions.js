@@ -9,6 +9,7 @@
  */
 
 import { isGreedy, temperature } from "./steps.js";
+import { pace } from "./words.js";
 
 const VERSION = 1;
 
@@ -29,10 +30,11 @@ export function stepName(trace, frame) {
   return [cycle, frame.stage === "last" ? drawn : STAGES[frame.stage] ?? frame.stage];
 }
 
-/** How the run was made, in a few words.  @param {Trace} trace  @param {number} gamma */
-export function settings(trace, gamma) {
+/** How the run was made, in a few words, with γ of one cycle or of the whole run.  @param {Trace} trace  @param {Trace["cycles"][number]} [c] */
+export function settings(trace, c) {
+  const gamma = !c ? trace.meta.gamma : c.parents ? c.gamma : c.proposed.length;
   const heat = isGreedy(trace) ? "greedy" : temperature(trace) === null ? "T unknown" : "T = " + Number(temperature(trace));
-  return [`γ = ${gamma}`, heat, trace.meta.verify + " rule"];
+  return [pace(gamma, trace.meta.planner, !c), heat, trace.meta.verify + " rule"];
 }
 
 /** What a reader must know before believing the run. @returns {string[]}  @param {Trace} trace */

@@ -176,7 +176,7 @@ export const mount = reading("pair", ({ runs }) => runs.map(refusal).find(Boolea
       });
       side.lanes.draw(frame, null, true);
       put(side.stage, [cycle, stage].filter(Boolean).join(", "));
-      put(side.facts, settings(trace, trace.meta.gamma).join("  ·  "));
+      put(side.facts, settings(trace).join("  ·  "));
       side.node.classList.toggle("apart", part.at !== null && committed(run, frame) > part.at);
       side.sums.replaceChildren(...totals(trace, m, frame).map(([key, value]) => el("div", "", el("dt", "", key), el("dd", "", value))));
       return `${run.name}: ${side.lanes.words.textContent}`;

@@ -113,7 +113,7 @@ export const mount = reading("trace", refusal, (host, store) => {
     put(cycleName, cycle);
     put(stageName, stage);
     const first = trace.cycles[0]?.index ?? 0, span = trace.cycles.length === 1 ? "1 cycle" : `cycles ${first}–${trace.cycles.at(-1)?.index ?? 0}`;
-    put(facts, [span, ...settings(trace, !c ? trace.meta.gamma : c.parents ? c.gamma : c.proposed.length)].join("  ·  "));
+    put(facts, [span, ...settings(trace, c)].join("  ·  "));
     deck.place(at, [cycle, stage].filter(Boolean).join(", "));
     lanes.draw(frame, picked, deck.playing());
     drafts.draw(trace, m, frame);

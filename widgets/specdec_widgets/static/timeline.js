@@ -6,7 +6,7 @@
  * It knows nothing of models or schedulers, and it fetches nothing. Names enter the page as text nodes only.
  */
 
-import { list, percent, plural } from "./words.js";
+import { list, pace, percent, plural } from "./words.js";
 import { button, el, forKernel, keyed, memory, put, reading, watchTheme } from "./elements.js";
 import { refusal } from "./captions.js";
 import { saver, transport } from "./transport.js";
@@ -106,7 +106,7 @@ export const mount = reading("timeline", refusal, (host, store) => {
     picked = null;
     const { meta } = timeline, wide = timeline.steps.length * COLUMN + "em", tall = run.requests.length * ROW + "em";
     most = Math.max(1, meta.gamma, ...timeline.steps.flatMap((step) => step.rows.map((row) => row.drafted)));
-    put(facts, `${plural(timeline.prompts.length, "request")}, ${meta.max_batch} at once  ·  ${plural(meta.blocks, "block")} of ${plural(meta.block_size, "token")}  ·  γ = ${meta.gamma}  ·  chunk ${meta.chunk}`);
+    put(facts, `${plural(timeline.prompts.length, "request")}, ${meta.max_batch} at once  ·  ${plural(meta.blocks, "block")} of ${plural(meta.block_size, "token")}  ·  ${pace(meta.gamma, meta.planner, true)}  ·  chunk ${meta.chunk}`);
     drawCells([]);
     drawScale([]);
     drawTiles([]);

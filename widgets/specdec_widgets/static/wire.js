@@ -193,6 +193,7 @@
  * @property {number} max_batch
  * @property {number} chunk
  * @property {number} gamma
+ * @property {string|null} [planner]
  */
 
 /**

@@ -91,6 +91,9 @@ export function pair(a, b) {
   return [num(a, 7), num(b, 7)];
 }
 
+/** γ of one cycle, or of a run with its largest, and who chose it.  @param {number} gamma  @param {string|null} [planner]  @param {boolean} [run] */
+export const pace = (gamma, planner, run) => planner ? `γ ${run ? "≤" : "="} ${gamma} (${planner})` : `γ = ${gamma}`;
+
 export const sub = (n) => "d" + [...String(n)].map((c) => SUB[+c]).join("");
 export const quote = (label) => "‘" + clip(label.replace(/^␣(?=.)/su, ""), 24) + "’"; // the space before a word is for the chips
 export const plural = (n, one, many = one + "s") => n + " " + (n === 1 ? one : many);

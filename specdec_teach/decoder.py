@@ -102,7 +102,7 @@ class CompactDecoder:
         x_TN = self._rows_through(x_TN, caches, counts, trees, range(split, len(self._layers)), seen)
         for states in (seen or {}).values():
             states[:] = torch.split(states[0], counts)
-        return list(torch.split(self._say(_last(x_TN, counts, keeps)), list(keeps)))
+        return _parts(self._say(_last(x_TN, counts, keeps)), keeps)
 
     def stop_early(self, stashes: Items[Stash], ids: Items[Items[int]], norm: Norm | None = None) -> list[Tensor]:
         """Feed every sequence its own ids through the first layers alone, behind what its stash has; no pointer moves.
@@ -113,7 +113,7 @@ class CompactDecoder:
         x_TN = self._rows_through(self._embed(ids), stashes, counts, [None] * len(ids), range(stashes[0].layers))
         for stash, fed, part in zip(stashes, ids, torch.split(x_TN, counts), strict=True):
             stash.add(fed, part)
-        return list(torch.split(self._say(_last(x_TN, counts, ones), norm), ones))
+        return _parts(self._say(_last(x_TN, counts, ones), norm), ones)
 
     def _entered(
         self, caches: Items[Cache], ids: Items[Items[int]], stashes: Items[Stash | None]
@@ -207,7 +207,7 @@ class CompactDecoder:
                 attended(layer, cache, q[span], k[span], v[span], mask[window], scale)
                 for cache, span, mask in zip(caches, spans, masks, strict=True)
             ]
-            return mixed[0] if len(mixed) == 1 else torch.cat(mixed)
+            return _joined(mixed)
 
         return gathered
 
@@ -224,7 +224,7 @@ class CompactDecoder:
             else torch.tensor(positions(cache.pointer + count, tree)[cache.pointer :], device=like.device)
             for cache, count, tree in zip(caches, counts, trees, strict=True)
         ]
-        cos_TD, sin_TD = (torch.cat([table[span] for span in spans]) for table in (self._cos_PD, self._sin_PD))
+        cos_TD, sin_TD = (_joined([table[span] for span in spans]) for table in (self._cos_PD, self._sin_PD))
         return cos_TD[:, None], sin_TD[:, None]
 
     def _mask(self, cache: Row, count: int, window: int, like: Tensor, tree: Parents | None) -> Tensor | None:
@@ -258,8 +258,17 @@ def attended(
 
 def _last(x_TN: Tensor, counts: Items[int], keeps: Items[int]) -> Tensor:
     """Return the last `keeps[b]` of the `counts[b]` tokens of each row, below each other."""
-    rows = [x_TN[end - keep : end] for end, keep in zip(accumulate(counts), keeps, strict=True)]
-    return rows[0] if len(rows) == 1 else torch.cat(rows)
+    return _joined([x_TN[end - keep : end] for end, keep in zip(accumulate(counts), keeps, strict=True)])
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    """Return the parts below each other; one alone as it is, since a call of torch counts for a small model."""
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def _parts(rows_RV: Tensor, keeps: Items[int]) -> list[Tensor]:
+    """Return the rows of each sequence."""
+    return [rows_RV] if len(keeps) == 1 else list(torch.split(rows_RV, list(keeps)))
 
 
 def _linears(layer: Any) -> list[Any]:

@@ -18,7 +18,7 @@ __all__ = ["Linear"]
 
 _PACKED_FOR = 5
 _MOST_BYTES = 1 << 28
-_FEW_BYTES = 200_000
+_FEW_BYTES = 1_000_000
 
 
 @final

@@ -1,6 +1,6 @@
 """The planner: chooses γ from what became of a request's drafts so far and from what cycles cost.
 
-It asks for the γ ≥ 0 that promises the most tokens per second, E(γ) / (v(γ + 1) + γ·c), and says when a draft under
+It asks for the γ ≥ 0 that promises the most tokens per second, E(γ) / (v(γ + 1) + d(γ)), and says when a draft under
 way is not worth another token (`Patience`).
 Invariant: as for everybody who plans (`pacing`); and the estimate counts only drafts that were looked at.
 It does not know models, rules or how costs were measured.
@@ -74,8 +74,7 @@ class Planner:
             raise InvalidInput(f"prior={shown(self.prior)}; give two counts above 0, of accepted and rejected drafts")
         if not 0 < self.memory <= 1:
             raise InvalidInput(f"memory={shown(self.memory)}; give a number above 0, at most 1 (nothing is forgotten)")
-        step = self.costs.c or 0.0
-        times = tuple(self.costs.v(gamma + 1) + gamma * step for gamma in range(self.most + 1))
+        times = tuple(self.costs.v(gamma + 1) + self.costs.d(gamma) for gamma in range(self.most + 1))
         object.__setattr__(self, "_times", times)
 
     @property

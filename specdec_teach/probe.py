@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import product
 from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -63,12 +64,12 @@ def measure(
     return Costs(by_size, seconds.get("draft"))
 
 
-def cycles(engine: Engine, *, gammas: tuple[int, ...] = (8, 4, 2, 1, 0), rounds: int = 10) -> Costs:
-    """Return what cycles of `engine` cost, by running some: all of a cycle but its draft, by the target's positions.
+def cycles(engine: Engine, *, gammas: tuple[int, ...] = (8, 4, 2, 1, 0), rounds: int = 8) -> Costs:
+    """Return what cycles of `engine` cost, by running some: drafts by their length, the rest by the target's positions.
 
-    So v and c count all that a cycle does beside its forwards, as lower quartiles, and a wider forward is never taken
-    to cost less than a narrower one. Each round runs one cycle at every γ. A drafter that proposes nothing is taken to
-    cost nothing; a tree counts by its depth.
+    So v, c and d count all that a cycle does beside its forwards, as lower quartiles, and more is never taken to cost
+    less. Each round runs two cycles at every γ and looks at the second: the first finds what another γ left in the
+    processor. A drafter that proposes nothing is taken to cost nothing; a tree counts by its depth.
     """
     runner = engine.target_runner
     quiet = engine.variant(pace="fixed", gamma=max(gammas), debug=False, blocks=None)
@@ -76,10 +77,10 @@ def cycles(engine: Engine, *, gammas: tuple[int, ...] = (8, 4, 2, 1, 0), rounds:
     length = min(64, room // 2)
     ids = [at % min(16, runner.vocab) for at in range(length)]
     spent: dict[int, list[float]] = {}
-    drafts: list[float] = []
+    drafts: dict[int, list[float]] = {}
     stream = None
-    for number in range(2 + rounds):
-        for gamma in gammas:
+    for number in range(1 + rounds):
+        for gamma, second in product(gammas, (False, True)):
             if stream is None or not stream.waits or stream.limits.gamma(gamma, len(stream.sequence.tokens)) < gamma:
                 settings = Sampling(seed=number, eos_token_id=None)
                 stream = quiet.open(ids, settings, max_new_tokens=room - length, trace=False)
@@ -87,17 +88,24 @@ def cycles(engine: Engine, *, gammas: tuple[int, ...] = (8, 4, 2, 1, 0), rounds:
             before = stream.progress.stats
             stream.step()
             now = stream.progress.stats
-            drafted, took = min(now.drafted - before.drafted, gamma), now.seconds.draft - before.seconds.draft
-            if number >= 2:
+            if number >= 1 and second:
+                drafted = min(now.drafted - before.drafted, gamma)
                 total = sum(getattr(now.seconds, part) - getattr(before.seconds, part) for part in _OTHERS)
                 spent.setdefault(drafted + 1, []).append(total)
-                drafts += [took / drafted] if drafted > 1 else []
+                drafts.setdefault(drafted, []).append(now.seconds.draft - before.seconds.draft)
     if 1 not in spent:
         raise EngineFailure("no cycle without drafts could be run to measure its cost; give planner=Planner(Costs(…))")
-    target: dict[int, float] = {}
+    lengths = _rising({drafted: times for drafted, times in drafts.items() if drafted > 0})
+    longest = max(lengths, default=1)
+    return Costs(_rising(spent), lengths.get(longest, 0.0) / longest, lengths)
+
+
+def _rising(spent: dict[int, list[float]]) -> dict[int, float]:
+    """Return the quiet seconds of every size, none below those of a smaller one."""
+    seconds: dict[int, float] = {}
     for size, times in sorted(spent.items()):
-        target[size] = max(_quiet(times), *target.values(), 0.0)
-    return Costs(target, _quiet(drafts) if drafts else 0.0)
+        seconds[size] = max(_quiet(times), *seconds.values(), 0.0)
+    return seconds
 
 
 def _quiet(times: list[float]) -> float:

@@ -53,17 +53,18 @@ def pick(weights_V: Tensor, u: float) -> int:
     >>> [pick(torch.tensor([0.0, 0.25, 0.0, 0.75]), u) for u in (1e-9, 0.24, 0.26, 1 - 2**-52)]
     [1, 1, 3, 3]
     """
-    if len(weights_V) <= _WIDE:
+    width = weights_V.shape[-1]
+    if width <= _WIDE:
         cumulative_V = weights_V.cumsum(-1, dtype=torch.float64)
         return int(torch.searchsorted(cumulative_V, u * cumulative_V[-1:], right=True))
-    whole = len(weights_V) // _PART * _PART
+    whole = width // _PART * _PART
     ends = weights_V[:whole].view(-1, _PART).sum(-1).cumsum(-1, dtype=torch.float64).tolist()
-    if whole < len(weights_V):
+    if whole < width:
         ends.append(ends[-1] + float(weights_V[whole:].sum()))
     part = min(bisect_right(ends, u * ends[-1]), len(ends) - 1)
-    before = ends[part - 1] if part else 0.0
+    before, first = ends[part - 1] if part else 0.0, part * _PART
     inside = (u * ends[-1] - before) / (ends[part] - before)
-    return part * _PART + pick(weights_V[part * _PART :][:_PART], min(max(inside, 2.0**-60), 1.0 - 2.0**-53))
+    return first + pick(weights_V[first : first + _PART], min(max(inside, 2.0**-60), 1.0 - 2.0**-53))
 
 
 @final

@@ -43,7 +43,8 @@ class Planner:
     """Plans by expected tokens per second: `gamma="auto"`.
 
     `costs`: of this machine; with given costs the same request gives the same trace. `most`: the largest γ. `prior`:
-    accepted and rejected drafts that an estimate starts with; it hopes, since long drafts are what corrects it soonest. `memory`: what a cycle's counts are worth a cycle later.
+    accepted and rejected drafts that an estimate starts with; it hopes, since long drafts are what corrects it soonest.
+    `memory`: what a cycle's counts are worth a cycle later.
     `probe`: after so many cycles without drafts one token is drafted, to look again. The wait doubles with each
     probe that is rejected, up to four times as long; after one that is accepted the next cycle probes too. While
     nothing is drafted, the draft model lags; it computes what it lacks before the probe, and each further `chunk` of

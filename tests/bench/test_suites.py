@@ -179,6 +179,23 @@ def test_idle(target: str | None) -> None:
         assert all(len(set(one.units.values())) == 1 for one in race.rounds)
 
 
+@pytest.mark.parametrize("target", [None, "no draft"])
+def test_planner(target: str | None) -> None:
+    """Every drafter of chains on each kind of prompt; all plans make the tokens that were asked for; trees are not."""
+    report = suite("planner", target=target)
+    names = [name for name, one in sd.drafters_for(sd.Pair(TARGET, None if target else NEAR, tokenizer)).items()
+             if not hasattr(one, "nodes")]  # fmt: skip
+    assert [race.name for race in report.races] == [f"{n}, {k}" for n in names for k in ("story", "copying", "list")]
+    for race, check in zip(report.races, report.checks, strict=True):
+        fixed = ["plain", *(f"drafts γ={gamma}" for gamma in range(1, 9))]
+        assert [one.name for one in race.candidates] == [*fixed, "drafts auto", "drafts +2/−1"]
+        assert all(count >= 16 * 2 * 2 for one in race.rounds for count in one.units.values())
+        ratios = {one.baseline: one.ratio for one in race.comparisons if one.candidate == "drafts auto"}
+        assert list(ratios) == fixed
+        assert check.holds == (min(ratios.values()) >= 0.95 and ratios["plain"] >= 0.97)
+        assert check.detail.startswith(f"{min(ratios.values()):.3f} ×")
+
+
 def test_a_clocked_runner_is_let_go() -> None:
     """Forwards are clocked while it is asked for, and not a moment longer."""
     runner = ModelRunner(TARGET, "target")

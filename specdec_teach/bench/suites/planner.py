@@ -1,0 +1,97 @@
+"""What the planner loses to the best fixed γ, told apart from luck: recorded drafts, priced by what cycles cost here.
+
+Two runs at different γ draw different texts, and some texts are easier to foresee than others: over a few hundred
+tokens that alone moves a speed by 5 %. So the drafts of each drafter are recorded once for each kind of prompt, its
+costs are measured as the planner measures them, and every γ, the planner and the rule of thumb replay the same cycles.
+Invariant: a round replays every recorded request once. Trees are left out: a shallower one is another tree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from specdec_teach.bench import race
+from specdec_teach.bench.ours import candidate
+from specdec_teach.bench.race import Done, Work
+from specdec_teach.bench.records import Candidate, Check, Race, Report
+from specdec_teach.bench.replay import Seen, Watching, replayed
+from specdec_teach.bench.setting import Options, Say, load, new_engine, report, sampling
+from specdec_teach.bench.task import KINDS, ids_of
+from specdec_teach.costs import Costs
+from specdec_teach.drafters.base import Branching
+from specdec_teach.engine import Engine
+from specdec_teach.lineup import drafters_for
+from specdec_teach.pacing import Fixed, Heuristic, Planning
+from specdec_teach.pairs import Pair
+from specdec_teach.planner import MOST, Planner
+
+__all__ = ["run"]
+
+_HEAT, _CLOSE, _SLOWER = 0.8, 0.95, 0.97
+_Requests = list[tuple[Seen, ...]]
+
+
+def run(options: Options, say: Say) -> Report:
+    """Record and replay every drafter that makes chains."""
+    pair = load(options)
+    tokens, seeds = (16, 2) if options.quick else (96, 8)
+    races: list[Race] = []
+    checks: list[Check] = []
+    for name, drafter in drafters_for(pair).items():
+        if isinstance(drafter, Branching):
+            continue
+        say(f"{name}: recorded, then replayed")
+        engine = new_engine(options, pair, drafter=drafter)
+        costs = engine.costs()
+        for kind in KINDS:
+            requests = _recorded(engine, pair, kind, tokens, seeds)
+            races.append(_race(f"{name}, {kind}", requests, costs, tokens, options))
+            checks.append(_close(races[-1]))
+    notes = [f"replayed: {seeds} requests for each prompt, T = {_HEAT}; costs measured, nothing else timed"]
+    return report("planner", options, pair, races, tokens=tokens, checks=checks, notes=notes)
+
+
+def _recorded(engine: Engine, pair: Pair, kind: str, tokens: int, seeds: int) -> _Requests:
+    """Return the cycles of each request; the text has room for a whole draft behind its last token that counts."""
+    found = []
+    watching = engine.variant(planner=Watching(MOST), pace="auto", gamma=MOST)
+    for text in KINDS[kind]:
+        for seed in range(seeds):
+            how = sampling(_HEAT, seed)
+            stream = watching.open(ids_of(pair.tokenizer, text), how, max_new_tokens=tokens + MOST + 1, trace=False)
+            while stream.progress.stats.emitted < tokens and stream.step():
+                pass
+            outlook = stream.progress.outlook
+            assert isinstance(outlook, Watching), "the engine keeps the outlook that its planner began"
+            found.append(outlook.seen)
+    return found
+
+
+def _race(name: str, requests: _Requests, costs: Costs, tokens: int, options: Options) -> Race:
+    """Return the race of plain decoding, every fixed γ, the planner and the rule of thumb."""
+    plans: dict[Candidate, Planning] = {candidate(gamma, "drafts"): Fixed(gamma) for gamma in range(MOST + 1)}
+    auto, thumb = candidate("auto", "drafts"), candidate("heuristic", "drafts")
+    plans |= {auto: Planner(costs), thumb: Heuristic(most=MOST)}
+
+    def work(planning: Planning) -> Work:
+        def act(seed: int) -> Done:
+            texts = [replayed(one, planning, costs, tokens, 1000 * seed + at) for at, one in enumerate(requests)]
+            return Done(sum(made for made, _ in texts), sum(seconds for _, seconds in texts))
+
+        return act
+
+    pace = replace(options.pace(0.0), rounds=options.rounds or (2 if options.quick else 15))
+    entries = {one: work(planning) for one, planning in plans.items()}
+    plain, *fixed = (one.name for one in plans if one not in (auto, thumb))
+    against = {plain: (auto.name, thumb.name), **dict.fromkeys(fixed, (auto.name,))}
+    return race.run(name, "token", entries, against, pace, tolerance=0.05)
+
+
+def _close(found: Race) -> Check:
+    """Return whether the planner is within 5 % of the best fixed γ, and never more than 3 % slower than plain."""
+    auto = candidate("auto", "drafts").name
+    ratios = {one.baseline: one.ratio for one in found.comparisons if one.candidate == auto}
+    hardest = min(ratios, key=lambda base: ratios[base])
+    plain = ratios[candidate(0).name]
+    detail = f"{ratios[hardest]:.3f} × {hardest}, the best fixed; {plain:.3f} × plain"
+    return Check(f"auto, {found.name}", ratios[hardest] >= _CLOSE and plain >= _SLOWER, detail)

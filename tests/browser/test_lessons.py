@@ -30,12 +30,23 @@ CLEAR = """async () => {
   await panel.sessionContext.ready;
   await jupyterapp.commands.execute("notebook:clear-all-cell-outputs");
 }"""
-DONE = """() => {
+# How many cells have run, as soon as there are more than before; null until then. A cell that failed ends the wait.
+MORE = """(before) => {
   const cells = jupyterapp.shell.currentWidget.content.model.sharedModel.toJSON().cells
     .filter(cell => cell.cell_type === "code" && cell.source.trim());
   const failed = cells.some(cell => cell.outputs.some(output => output.output_type === "error"));
-  return failed || cells.every(cell => cell.execution_count);
+  const ran = cells.filter(cell => cell.execution_count).length;
+  return failed || ran === cells.length ? { ended: true, ran } : ran > before ? { ended: false, ran } : null;
 }"""
+
+
+def finished(page: Any) -> list[Any]:
+    """Wait until the kernel has run all cells, or one has failed, and return them; each cell has SECONDS."""
+    now = {"ended": False, "ran": 0}
+    while not now["ended"]:
+        now = page.wait_for_function(MORE, arg=now["ran"], timeout=SECONDS * 1000).json_value()
+    cells: list[Any] = page.evaluate(CODE)
+    return cells
 
 
 @pytest.mark.parametrize("name", EACH)
@@ -47,9 +58,8 @@ def test_restart_and_run_all(name: str, lab: Server, page: Any, recorded: Any) -
     page.locator(MENU).get_by_text("Kernel", exact=True).click()
     page.locator(".lm-Menu-item").get_by_text("Restart Kernel and Run All Cells").click(timeout=20_000)
     page.locator(ACCEPT).click()
-    page.wait_for_function(DONE, timeout=SECONDS * 1000)
 
-    cells = page.evaluate(CODE)
+    cells = finished(page)
     written = [output for cell in cells for output in cell["outputs"]]
     assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
     assert [output for output in written if output["output_type"] == "error" or output.get("name") == "stderr"] == []

@@ -87,8 +87,8 @@ for name, one in two.items():
 # throws some away. What is left agrees with the target more often. But now token 1, the draft's favourite, comes with .45
 # instead of .3.
 #
-# No invariant is broken. Yet the record holds a trace of it. Here are both runs on one clock. (In the stored picture the left run
-# stands above the right one.) Look at the draft's cache on the right, in cycle 0.
+# No invariant is broken. Yet the record holds a trace of it. Here are both runs on one clock. Look at cycle 0: how many drafts
+# does each engine offer, and how far does its draft's cache go?
 
 # %%
 runs["left"].trace.compare(runs["right"].trace, ("left", "right")).show()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from specdec_kernels.errors import InvalidInput
 from specdec_teach.comparison import tell_apart
 from specdec_teach.trace import Trace
 from specdec_widgets import RENDERER
+from specdec_widgets.abreast import stills
 from specdec_widgets.page import asset, comparison_page, comparison_to_html
 from tests.widgets.test_document import parse
 from tests.widgets.traces import CASES, build
@@ -77,9 +79,24 @@ def test_the_notebook_keeps_two_stills_and_a_stable_line() -> None:
     view = RENDERER.show_comparison(HONEST.compare(swap(HONEST, 0, 0, 3), ("honest", "broken")))
     bundle = view._repr_mimebundle_()  # type: ignore[attr-defined]
     assert bundle[0]["text/html"].count("<img") == 2
+    told = re.sub(r"<img alt=.*?>", " picture ", bundle[0]["text/html"])
+    assert re.sub(r"<[^>]+>", "", told).split() == ["honest", "picture", "broken", "picture"]
     assert bundle[0]["text/plain"].startswith("ComparePlayer: honest: 3 cycles, ")
     assert bundle[0]["text/plain"].endswith("parting at 8")
     view.step = -4  # type: ignore[attr-defined]
     assert view.step == 0  # type: ignore[attr-defined]
     view.close()  # type: ignore[attr-defined]
     assert len(_instances) == before
+
+
+@pytest.mark.parametrize("cycle", [0, 1, 2])
+def test_both_stills_show_the_first_cycle_that_differs(cycle: int) -> None:
+    told = stills(HONEST.compare(swap(HONEST, cycle, 0, 3), ("a", "b")))
+    assert re.findall(r"\. Cycle (\d+):", told) == [str(cycle)] * 2
+
+
+def test_runs_that_do_not_differ_are_shown_where_they_tell_most() -> None:
+    shorter = replace(HONEST, cycles=HONEST.cycles[:2])
+    assert re.findall(r"\. Cycle (\d+):", stills(HONEST.compare(shorter, ("a", "b")))) == ["0", "0"]
+    assert stills(CASES["empty"].compare(CASES["empty"], ("a", "<b>"))) == ""
+    assert "<b>&lt;b&gt;</b>" in stills(HONEST.compare(shorter, ("a", "<b>")))

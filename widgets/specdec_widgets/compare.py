@@ -13,8 +13,8 @@ import anywidget
 import traitlets
 
 from specdec_teach.comparison import Comparison
+from specdec_widgets.abreast import stills
 from specdec_widgets.page import asset, payload
-from specdec_widgets.still import image
 from specdec_widgets.words import mark, summary
 
 __all__ = ["ComparePlayer"]
@@ -58,5 +58,5 @@ class ComparePlayer(anywidget.AnyWidget):
         """The live view, and what a notebook keeps of it: a still of each run and one line of text."""
         live = super()._repr_mimebundle_(**kwargs)
         data, metadata = live if isinstance(live, tuple) else (live or {}, {})
-        stills = image(self._record.first) + image(self._record.second)
-        return {**data, "text/plain": repr(self), **({"text/html": stills} if stills else {})}, metadata
+        kept = stills(self._record)
+        return {**data, "text/plain": repr(self), **({"text/html": kept} if kept else {})}, metadata

@@ -21,6 +21,7 @@ from specdec_teach.comparison import Comparison
 from specdec_teach.timeline import Timeline
 from specdec_teach.trace import Trace
 from specdec_widgets import blocks
+from specdec_widgets.abreast import stills
 from specdec_widgets.serving import heading
 from specdec_widgets.stacks import identity
 from specdec_widgets.still import image
@@ -116,7 +117,7 @@ def payload(pair: Comparison) -> dict[str, object]:
 def comparison_page(pair: Comparison) -> str:
     """Return the whole page of two runs as text."""
     title = "Two runs on one clock: " + " and ".join(mark(name) for name in pair.names)
-    return _document(title, "pair", payload(pair), "compare", image(pair.first) + image(pair.second), "a cycle of each")
+    return _document(title, "pair", payload(pair), "compare", stills(pair), "a cycle of each")
 
 
 def lab_page(p: Sequence[float], q: Sequence[float], labels: Sequence[str] | None = None) -> str:

@@ -106,9 +106,9 @@ def _find(trace: Trace, cycle: int) -> Cycle:
     raise InvalidInput(f"cannot draw cycle {cycle!r}: this trace holds the cycles {allowed}; give one of these numbers")
 
 
-def image(trace: Trace) -> str:
-    """Return an <img> of the run's most telling cycle, described in words; "" when there is no cycle."""
-    found = telling(trace)
+def image(trace: Trace, index: int | None = None) -> str:
+    """Return an <img> of a cycle, else of the most telling one, described in words; "" when there is no cycle."""
+    found = telling(trace) if index is None else _find(trace, index)
     if found is None:
         return ""
     cycle = branch(found)

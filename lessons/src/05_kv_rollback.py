@@ -151,9 +151,8 @@ def both_lanes(cycle):
 both_lanes(cycle)
 
 # %% [markdown]
-# Read the target's lane. It starts with C = L − 1 = 6: slots 0 to 5 are valid, and the last prompt token is pending. One pass
-# reads the pending token and four drafts and writes five slots, so C = L + γ = 11. Of the γ drafts n = 2 stand, and γ − n = 2
-# slots go: C = 9. That is the new L minus 1.
+# The target starts with C = L − 1 = 6. One pass reads the pending token and γ drafts, so C = L + γ = 11. Two drafts fell or were
+# never judged, and their slots go: C = 9, the new L minus 1.
 #
 # The draft starts at 6 too. It reads the pending token to draw d₁, then d₁ to draw d₂, and so on. It *draws* d₄ and never
 # reads it. So its highest is 10, one less, and only one slot has to go.
@@ -185,10 +184,10 @@ predict("05.p4", guess, lambda: new_slots(every))
 both_lanes(every)
 
 # %% [markdown]
-# Five tokens committed and five slots written: the counts agree, the tokens do not. The slots belong to the token that was
-# pending *before*, and to the drafts. The bonus is the pending token of the next cycle.
+# Five tokens committed and five slots written: the counts agree, the tokens do not. The bonus is pending, and the first of the
+# five slots belongs to the token that was pending *before*.
 #
-# Now look at the draft's lane. Nothing has to be taken back, so it stays at its highest.
+# The draft's lane stays at its highest: there is nothing to take back.
 #
 # **Predict:** how many committed tokens must the draft read at the start of the next cycle, before it can draw?
 
@@ -212,12 +211,10 @@ both_lanes(full.cycles[1])
 # Compare the two lines that say *start*. The target lacks the pending token. The draft lacks that one, and in the column *text*
 # it lacks d₄ of the cycle before: it drew that one and never read it. It reads both in one pass, and draws.
 #
-# ## One token more
+# ## The whole table
 #
-# A last popular account: *after a rejection the cycle adds the accepted drafts, a corrected token and a bonus token.*
-#
-# **Predict:** γ is 4, d₁ stands and d₂ falls. How many tokens does the cycle add? `reject_at=j` accepts n = j − 1 drafts,
-# and `reject_at=0` accepts all.
+# Every n from 0 to γ, from real cycles. L′ is L after the cycle. `reject_at=j` accepts n = j − 1 drafts, and `reject_at=0`
+# accepts all.
 
 
 # %%
@@ -227,20 +224,6 @@ def first_cycle(n, gamma=4):
     return engine.generate(prompt, story, max_new_tokens=16, gamma=gamma, reject_at=reject_at).trace.cycles[0]
 
 
-# BEGIN SOLUTION
-guess = 2
-# END SOLUTION
-predict("05.p6", guess, lambda: len(first_cycle(1).emitted))
-
-# %% [markdown]
-# One draft and one token more. That token is a correction *or* a bonus, never both: the bonus would have to follow drafts
-# that are no longer in the text.
-#
-# ## The whole table
-#
-# Every n from 0 to γ, from real cycles. L′ is L after the cycle.
-
-# %%
 print("         target C                 draft C")
 print("n   L′   start  highest  after    start  highest  after    added")
 for n in range(5):
@@ -252,7 +235,8 @@ for n in range(5):
     )
 
 # %% [markdown]
-# Each cycle adds n + 1 tokens.
+# Each cycle adds n + 1 tokens: the drafts that stand, and a correction *or* a bonus. Never both, as one can read: a bonus would
+# follow drafts that are no longer in the text.
 #
 # The target always ends at L′ − 1. So does the draft, except in the last line. There it ends at L′ − 2, although nothing was
 # rejected. More than one real engine has forgotten that line.
@@ -319,9 +303,8 @@ check("05.2", stale_slots)
 # **Computed catches up with committed.** Whatever a model lacks, it is fed: `tokens[C:]`. And a rewind is
 # `C = min(C, L − 1)`, for both models.
 #
-# For the target `tokens[C:]` is the pending token. For the draft it is one token, or two after a cycle that accepted
-# everything. Nobody has to ask which. At the start it is the whole prompt: the prefill feeds all but the last token, and leaves
-# that one pending.
+# For the target `tokens[C:]` is the pending token. For the draft it is that, or two tokens after a cycle that accepted
+# everything, and nobody has to ask which. At the start it is the prompt: the prefill feeds all but its last token.
 
 # %%
 print(f"prompt    {len(run.prompt)} tokens, the prefill feeds {run.prefill.target}")
@@ -335,8 +318,8 @@ for index in range(1, 6):
 # %% [markdown]
 # The same rule brings back a request that has lost its whole cache: C is 0, so it is fed everything. Lesson 06 does that.
 #
-# What if a rewind goes wrong by one? Too far back costs a little: a token is read twice. Not far enough, and there is
-# nothing left to feed. A cache that keeps everything, in an engine that feeds `tokens[C:]`:
+# And if a rewind goes wrong by one? Too far back costs a little: a token is read twice. Not far enough, and too little is left to
+# feed. Here is a cache that keeps everything. (`with_cache` puts any cache around the target's own.)
 
 # %%
 from specdec_teach.exercises.lesson_05 import step_log, with_cache
@@ -361,9 +344,8 @@ except sd.SpecDecError as error:
     print(error)
 
 # %% [markdown]
-# Five rows were wanted, for the pending token and four drafts. The pointer stood past the pending token, so only the four
-# drafts were left to feed. Loud, at once, with the numbers: that is the second gift of the rule. (`with_cache` puts any cache
-# around the target's own. We will need it again.)
+# Five rows were wanted, for the pending token and four drafts. The pointer stood past the pending token, so only the drafts were
+# left. Loud, at once, with the numbers: that is the second gift of the rule.
 #
 # ### Exercise 05.3: the rewind
 #
@@ -427,7 +409,7 @@ def poisoned_run():
 # BEGIN SOLUTION
 guess = "the same story"
 # END SOLUTION
-predict("05.p7", guess, poisoned_run)
+predict("05.p6", guess, poisoned_run)
 
 # %% [markdown]
 # Nobody reads a slot at or past the pointer before it has been written again. So nothing need be erased: **the pointer is
@@ -481,33 +463,11 @@ for position in (1, 2, 3, 4, 0):
 # %% [markdown]
 # Zero to three decimals, wherever the rejection falls. Not zero to all digits: a wide and a narrow pass round differently.
 #
-# Would that table notice anything? Here is a broken cache. Its pointer goes back as it should. But its slots are written once:
-# what was put there first stays. So the correction's place keeps the keys and values of the rejected draft.
-
+# Would that table notice anything? In `WritesOnce` the pointer goes back as it should, and a slot is written once: what was put
+# there first stays. So the correction's place keeps the keys and values of the rejected draft.
 
 # %%
-class WritesOnce:
-    """A cache that rewinds its pointer, and then does not overwrite."""
-
-    def __init__(self, inner):
-        self.inner, self.first = inner, {}
-
-    def __getattr__(self, name):
-        return getattr(self.inner, name)
-
-    def write(self, layer, keys, values):
-        start = self.inner.pointer
-        # 1. Slots that were written before keep what they have.
-        if layer in self.first and self.first[layer][0].shape[2] > start:
-            old = [kept[:, :, start : start + keys.shape[2]] for kept in self.first[layer]]
-            keys, values = (torch.cat([a, b[:, :, a.shape[2] :]], dim=2) for a, b in zip(old, (keys, values)))
-        # 2. The honest cache writes the rest.
-        found = self.inner.write(layer, keys, values)
-        # 3. Slots that are new are remembered.
-        if layer not in self.first or found[0].shape[2] > self.first[layer][0].shape[2]:
-            self.first[layer] = [part.clone() for part in found]
-        return found
-
+from specdec_teach.exercises.lesson_05 import WritesOnce
 
 broken = with_cache(engine, WritesOnce)
 print("rejected at   target   draft    largest difference to a fresh cache")
@@ -551,7 +511,7 @@ def passes(engine):
 # BEGIN SOLUTION
 guess = True
 # END SOLUTION
-predict("05.p8", guess, lambda: passes(with_cache(itself, WritesOnce)))
+predict("05.p7", guess, lambda: passes(with_cache(itself, WritesOnce)))
 
 # %% [markdown]
 # Nothing was rejected, so nothing was rewound. An all-accepted run says nothing about the rewind. A test of the rewind
@@ -630,7 +590,7 @@ wanted = engine.generate(prompt, greedy, max_new_tokens=60, speculate=False).tok
 # BEGIN SOLUTION
 guess = False
 # END SOLUTION
-predict("05.p9", guess, text_changes)
+predict("05.p8", guess, text_changes)
 
 # %% [markdown]
 # The target decides about every token, and *its* cache is right. A bad draft is a bad guess, and guesses are judged. So the
@@ -680,13 +640,11 @@ print(f"still in the ring         {[token for token in needed if token in ring]}
 # %% [markdown]
 # Four tokens are gone, one for each rejected draft. (In this engine windowed models keep all their keys, and the window lives
 # in the mask.) A **recurrent state** is worse: it is one tensor that every token has changed, and no token can be taken out
-# of it.
+# of it. Such a model starts again from nothing after a rejection, or it keeps a **snapshot** from before the pass, returns to it,
+# and reads the kept tokens once more.
 #
-# Such a model has two ways. It can start again from nothing after every rejection. Or it keeps a **snapshot** from before the
-# pass, returns to it, and reads the kept tokens once more.
-#
-# The engine takes snapshots by itself when a model needs them. Here is a real recurrent one, tiny and with random weights. It
-# has nothing to say. The drafts are its own tokens, every fourth one spoilt.
+# The engine takes snapshots by itself when a model needs them. Here is a real recurrent one, tiny, with random weights and
+# nothing to say. The drafts are its own tokens, every fourth one spoilt.
 
 # %%
 import transformers
@@ -709,10 +667,9 @@ rejections = sum(c.last_kind == "correction" for c in told.trace.cycles)
 print(f"cycles with a rejection: {rejections}, tokens computed again: {sum(c.caught_up for c in told.trace.cycles)}")
 
 # %% [markdown]
-# Nothing was computed again, and that has its price. This model looks at its state for a single token only, so the engine feeds
-# it token by token and keeps a snapshot after each: five narrow passes where slots need one wide pass. A recurrent model
-# that takes several tokens at once has one snapshot for each pass. After a rejection the engine returns to it, and computed catches
-# up with committed.
+# Nothing was computed again, and that has its price. This model takes one token at a time, so the engine keeps a snapshot after
+# each: five narrow passes where slots need one wide pass. A recurrent model that takes several at once has one snapshot for
+# each pass, and after a rejection computed catches up with committed.
 #
 # The control: a cache that moves its pointer to where it should be, and keeps the state.
 #
@@ -733,7 +690,7 @@ def same_tokens():
 # BEGIN SOLUTION
 guess = False
 # END SOLUTION
-predict("05.p10", guess, same_tokens)
+predict("05.p9", guess, same_tokens)
 
 # %% [markdown]
 # A pointer *is* the rewind only where there are slots. A state has none, and there a pointer that moves alone is a lie.

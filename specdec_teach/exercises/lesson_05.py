@@ -24,7 +24,7 @@ from specdec_teach.sequence import Sequence
 from specdec_teach.testing import TabularLM
 from specdec_teach.trace import Cycle
 
-__all__ = ["Meter", "metered", "step_log", "with_cache"]
+__all__ = ["Meter", "WritesOnce", "metered", "step_log", "with_cache"]
 
 _VOCAB = 40
 
@@ -37,6 +37,28 @@ def with_cache(engine: Engine, around: Callable[[Any], Any]) -> Engine:
         return cast(Cache, around(honest(kind, capacity, pool)))
 
     return engine.variant(parts=replace(engine.parts, cache=make))
+
+
+@final
+class WritesOnce:
+    """A broken cache: its pointer goes back as it should, and a slot keeps what was written to it first."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner, self.first = inner, dict[int, list[Tensor]]()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def write(self, layer: int, keys: Tensor, values: Tensor) -> Any:
+        """Let the honest cache write, old contents in place of new ones where there are some."""
+        start = self.inner.pointer
+        if layer in self.first and self.first[layer][0].shape[2] > start:
+            old = [kept[:, :, start : start + keys.shape[2]] for kept in self.first[layer]]
+            keys, values = (torch.cat([a, b[:, :, a.shape[2] :]], 2) for a, b in zip(old, (keys, values), strict=True))
+        found = self.inner.write(layer, keys, values)
+        if layer not in self.first or found[0].shape[2] > self.first[layer][0].shape[2]:
+            self.first[layer] = [part.clone() for part in found]
+        return found
 
 
 @final

@@ -53,6 +53,13 @@ def test_all_lessons_have_a_chapter() -> None:
         assert number == "00" or f"| `{number}.p1` |" in text
 
 
+@each_lesson
+def test_the_timing_adds_up_to_the_minutes_of_the_lesson(number: str) -> None:
+    own = nbformat.read(notebook_of(LESSONS[number]), as_version=4).metadata.lesson.minutes
+    timing = re.findall(r"\*\*Timing\.\*\* (.*?)\n\n", CHAPTERS[number], re.DOTALL)
+    assert sum(map(int, re.findall(r"(\d+) min\b", timing[0]))) == own
+
+
 def engine_says(number: str) -> dict[str, str]:
     """Return what the solved notebook prints for each prediction; None where it was measured."""
     path = solution_of(LESSONS[number])

@@ -15,7 +15,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ SETTINGS = {
     "apputils-extension/notification": {"fetchNews": "false"},
 }
 SECONDS = 120
+OURS = (sys.executable, "-m", "specdec_teach.cli")
 
 RUN_ALL = """async () => {
   await jupyterapp.restored;
@@ -49,8 +50,8 @@ class Server:
     folder: Path
 
 
-def served(home: Path) -> Iterator[Server]:
-    """Yield a running server whose files lie in `home`."""
+def served(home: Path, program: Sequence[str] = OURS, environment: Mapping[str, str] = os.environ) -> Iterator[Server]:
+    """Yield a running server whose files lie in `home`, started by `program`: this checkout's command, or another."""
     settings = home / "settings" / "@jupyterlab"
     for name, values in SETTINGS.items():
         path = settings / f"{name}.jupyterlab-settings"
@@ -68,7 +69,7 @@ def served(home: Path) -> Iterator[Server]:
         "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
         "IPYTHONDIR": "ipython",
     }
-    words = [sys.executable, "-m", "specdec_teach.cli", "lab", "--folder", str(server.folder), "--no-browser"]
+    words = [*program, "lab", "--folder", str(server.folder), "--no-browser"]
     words += [
         f"--port={port}",
         "--ServerApp.port_retries=0",
@@ -80,7 +81,7 @@ def served(home: Path) -> Iterator[Server]:
     with log.open("wb") as out:
         process = subprocess.Popen(
             words,
-            env={**os.environ, **{key: str(home / name) for key, name in folders.items()}},
+            env={**environment, **{key: str(home / name) for key, name in folders.items()}},
             stdout=out,
             stderr=subprocess.STDOUT,
         )

@@ -1,11 +1,14 @@
-"""What the guards look at: the repository's root and the files that belong to it."""
+"""What the guards look at: the repository's root, the files that belong to it, and the wheel that is built of them."""
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+
+from tests.guards.running import python
 
 ROOT = Path(__file__).resolve().parents[2]
 _SKIP = {".venv", ".git", "__pycache__", "my-lessons", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis"}
@@ -47,3 +50,17 @@ def modules(files: list[Path]) -> dict[str, Path]:
                 if parts[0].startswith("specdec_"):
                     found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found
+
+
+@pytest.fixture(scope="session")
+def wheel(root: Path, files: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the wheel from a copy of the repository's files, so that the checkout stays clean."""
+    copy, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    for path in files:
+        target = copy / path.relative_to(root)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target)
+    words = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(out), str(copy))
+    python(*words, cwd=out)
+    [built] = out.glob("*.whl")
+    return built

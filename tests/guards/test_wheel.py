@@ -2,47 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from tests.guards.running import python
+
 pytestmark = pytest.mark.xdist_group("wheel")
-
-
-@pytest.fixture(scope="module")
-def wheel(root: Path, files: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the wheel from a copy of the repository's files, so that the checkout stays clean."""
-    copy, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    for path in files:
-        target = copy / path.relative_to(root)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, target)
-    _run(
-        "-m",
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "--no-build-isolation",
-        "--wheel-dir",
-        str(out),
-        str(copy),
-        cwd=out,
-    )
-    [built] = out.glob("*.whl")
-    return built
 
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Install the wheel into a folder of its own."""
     target = tmp_path_factory.mktemp("installed")
-    _run("-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target), str(wheel), cwd=target)
+    python("-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target), str(wheel), cwd=target)
     return target
 
 
@@ -83,7 +58,7 @@ assert lessons.update(lessons.shipped(), page.parent / "mine")
 modules = (sd, sys.modules["specdec_kernels"], sys.modules["specdec_widgets"])
 print(*(module.__file__ for module in modules), lessons.shipped(), sep="\\n")
 """
-    for place in _run("-c", code, cwd=tmp_path, path=installed).splitlines():
+    for place in python("-c", code, cwd=tmp_path, PYTHONPATH=str(installed)).splitlines():
         assert place.startswith(str(installed)), place
 
 
@@ -95,17 +70,6 @@ from specdec_teach.cli import main
 sys.exit(main(["replay", "missing.json"]))
 """
     with pytest.raises(subprocess.CalledProcessError) as refused:
-        _run("-c", code, cwd=tmp_path, path=installed)
+        python("-c", code, cwd=tmp_path, PYTHONPATH=str(installed))
     assert refused.value.returncode == 2
     assert "missing.json" in refused.value.stderr
-
-
-def _run(*words: str, cwd: Path, path: Path | None = None) -> str:
-    environment = {**os.environ, "PYTHONPATH": str(path)} if path else dict(os.environ)
-    done = subprocess.run(
-        [sys.executable, *words], cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=300
-    )
-    if done.returncode:
-        print(done.stdout, done.stderr, sep="\n")
-    done.check_returncode()
-    return done.stdout

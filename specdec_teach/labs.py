@@ -24,7 +24,7 @@ from specdec_teach.probe import Costs, alternate, measure
 from specdec_teach.sampling import Sampling
 from specdec_teach.trace import Trace
 
-__all__ = ["acceptance", "costs", "explorer", "first_tokens", "hunt", "live", "runs"]
+__all__ = ["acceptance", "costs", "explorer", "first_draws", "hunt", "live", "runs"]
 
 RULES = ("rejection", "block", "coupled", "typical", "threshold", "synthetic")
 CACHES = ("contiguous", "paged", "masked")
@@ -39,21 +39,23 @@ def acceptance(
 
     `p`: the target's probabilities, `q`: the draft's, both `[V]`. `labels`: names of the tokens.
     """
-    return views.renderer().acceptance_lab(p, q, labels=labels, draws=first_tokens)
+    return views.renderer().acceptance_lab(p, q, labels=labels, draws=first_draws)
 
 
-def first_tokens(p: Items[float], q: Items[float], first: int, count: int) -> list[int]:
-    """Return the first token of `count` runs of an engine whose target has the law p and whose draft has q.
+def first_draws(
+    p: Items[float], q: Items[float], first: int, count: int, rule: str = "rejection"
+) -> list[tuple[int, bool]]:
+    """Return (first token, whether the draft stood) of `count` runs of an engine: its target has law p, its draft q.
 
-    The runs have the seeds `first`, `first + 1`, …; each is one cycle with γ = 1 under the rejection rule.
+    The runs have the seeds `first`, `first + 1`, …; each is one cycle with γ = 1 under `rule`.
 
-    >>> first_tokens([1.0, 0.0], [0.5, 0.5], 0, 3)
-    [0, 0, 0]
+    >>> first_draws([1.0, 0.0], [0.0, 1.0], 0, 3)
+    [(0, False), (0, False), (0, False)]
     """
-    engine = Engine(model_of(p), drafter=ModelDrafter(model_of(q)), gamma=1)
+    engine = Engine(model_of(p), drafter=ModelDrafter(model_of(q)), gamma=1, verify=rule)
     seeds = [Sampling(seed=seed) for seed in range(first, first + count)]
     results = engine.generate([[0]] * count, seeds, max_new_tokens=2, trace=False)
-    return [result.tokens[0] for result in results]
+    return [(result.tokens[0], result.stats.accepted > 0) for result in results]
 
 
 def live(

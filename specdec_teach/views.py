@@ -67,9 +67,12 @@ class Renderer(Protocol):
         q: Items[float],
         *,
         labels: Items[str] | None = None,
-        draws: Callable[[Items[float], Items[float], int, int], Items[int]] | None = None,
+        draws: Callable[[Items[float], Items[float], int, int, str], Items[tuple[int, bool]]] | None = None,
     ) -> object:
-        """Return a notebook object to move two laws; `draws(p, q, first, count)` gives first tokens of an engine."""
+        """Return a notebook object to move two laws; `draws(p, q, first, count, rule)` asks an engine.
+
+        It returns (first token, whether the draft stood) of runs first, first + 1, …
+        """
 
     def live(
         self,

@@ -17,6 +17,7 @@ from torch import Tensor
 import specdec_teach as sd
 from specdec_teach.caches.contiguous import ContiguousCache
 from specdec_teach.engine import Engine
+from specdec_teach.exact import _one_cycle
 from specdec_teach.hf import ModelRunner
 from specdec_teach.stream import Stream
 
@@ -36,6 +37,12 @@ def tabular(p: Any, q: Any, gamma: int, mode: str = "sample", verify: str = "rej
     """An engine over two tabular models."""
     target, draft = sd.testing.TabularLM(p), sd.testing.TabularLM(q)
     return sd.Engine(target, drafter=sd.ModelDrafter(draft, mode), gamma=gamma, verify=verify)  # type: ignore[arg-type]
+
+
+def expected_tokens(engine: Engine) -> float:
+    """The exact expectation of the first cycle's number of emitted tokens."""
+    stream = engine.stream([0], sd.Sampling(), max_new_tokens=1 + engine.gamma, trace=False)
+    return sum(chance * len(after.sequence.new_tokens) for chance, after in _one_cycle(stream))
 
 
 def product_law(

@@ -9,10 +9,20 @@ import pytest
 import torch
 
 import specdec_teach as sd
-from specdec_teach.exact import _one_cycle, gumbel_joint
+from specdec_teach.exact import gumbel_joint
 from specdec_teach.noise import CounterNoise, CoupledNoise, StreamId
 
-from ..checks import P4, Q4, chi_square, flags_and_counts, greedy_equals_plain, logs, product_law, tabular
+from ..checks import (
+    P4,
+    Q4,
+    chi_square,
+    expected_tokens,
+    flags_and_counts,
+    greedy_equals_plain,
+    logs,
+    product_law,
+    tabular,
+)
 
 TARGET, NEAR = sd.testing.tiny_llama(), sd.testing.tiny_llama(noise=0.08)
 
@@ -20,12 +30,6 @@ TARGET, NEAR = sd.testing.tiny_llama(), sd.testing.tiny_llama(noise=0.08)
 def near_engine(rule: Any, gamma: int = 4) -> sd.Engine:
     """A target and a draft near it."""
     return sd.Engine(TARGET, drafter=sd.ModelDrafter(NEAR), gamma=gamma, verify=rule)
-
-
-def expected_tokens(engine: sd.Engine) -> float:
-    """The exact expectation of the first cycle's number of emitted tokens."""
-    stream = engine.stream([0], sd.Sampling(), max_new_tokens=1 + engine.gamma, trace=False)
-    return sum(chance * len(after.sequence.new_tokens) for chance, after in _one_cycle(stream))
 
 
 def test_block_accepts_at_least_as_much_on_sixty_pairs() -> None:

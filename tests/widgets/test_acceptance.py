@@ -30,10 +30,14 @@ class Engine:
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, int]] = []
+        self.rules: list[str] = []
 
-    def __call__(self, p: Sequence[float], q: Sequence[float], first: int, count: int) -> list[int]:
+    def __call__(
+        self, p: Sequence[float], q: Sequence[float], first: int, count: int, rule: str
+    ) -> list[tuple[int, bool]]:
         self.asked.append((first, count))
-        return [number % len(p) for number in range(first, first + count)]
+        self.rules.append(rule)
+        return [(number % len(p), number % 5 == 0) for number in range(first, first + count)]
 
 
 def test_draws_are_counted_in_chunks_with_numbers_of_their_own() -> None:
@@ -41,6 +45,7 @@ def test_draws_are_counted_in_chunks_with_numbers_of_their_own() -> None:
     lab = AcceptanceLab(P, Q, draws=engine)
     lab.request = {"do": "draw", "count": 50, "n": 1}
     assert lab.drawn["counts"] == [17, 17, 16]
+    assert lab.drawn["stood"] == 10
     assert not lab.drawn["running"]
     assert engine.asked == [(0, CHUNK), (CHUNK, CHUNK), (2 * CHUNK, 50 - 2 * CHUNK)]
     n, off = lab.drawn["path"][-1]
@@ -49,9 +54,22 @@ def test_draws_are_counted_in_chunks_with_numbers_of_their_own() -> None:
     lab.request = {"do": "draw", "count": 10, "n": 2}
     assert engine.asked[-1] == (50, 10)
     lab.lab = {**lab.lab, "p": [0.5, 0.4, 0.1]}
-    assert lab.drawn == {"counts": [0, 0, 0], "path": [], "running": False}
+    assert lab.drawn == {"counts": [0, 0, 0], "stood": 0, "path": [], "running": False}
     lab.draw(5)
     assert engine.asked[-1] == (60, 5)
+    lab.close()
+
+
+def test_the_engine_draws_under_the_rule_that_was_chosen() -> None:
+    engine = Engine()
+    lab = AcceptanceLab(P, Q, draws=engine)
+    lab.draw(5)
+    lab.lab = {**lab.lab, "rule": "coupled"}
+    assert sum(lab.drawn["counts"]) == 0, "draws of two rules are never added up"
+    lab.draw(5)
+    assert engine.rules == ["rejection", "coupled"]
+    with pytest.raises((InvalidInput, TraitError), match="unknown rule 'block'; allowed: 'rejection', 'coupled'"):
+        lab.lab = {**lab.lab, "rule": "block"}
     lab.close()
 
 
@@ -86,7 +104,7 @@ def test_stop_is_heard_between_two_chunks(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_failing_engine_is_one_line_of_status() -> None:
-    def broken(p: Sequence[float], q: Sequence[float], first: int, count: int) -> list[int]:
+    def broken(p: Sequence[float], q: Sequence[float], first: int, count: int, rule: str) -> list[tuple[int, bool]]:
         raise InvalidInput("no\nsuch law")
 
     lab = AcceptanceLab(P, Q, draws=broken)
@@ -130,5 +148,6 @@ def test_a_notebook_keeps_the_picture_and_the_laws_and_no_widget_stays() -> None
     assert len(_instances) == before
     ((text, html),) = kept
     assert "redraw" not in text
-    assert "else draw from p: .44 .42 .14, off by .16" in text
+    assert "else draw from p: .44 .42 .14, off by .16; accepts .60" in text
+    assert "choose the same: .60 .30 .10, exact; accepts .58" in text
     assert html.startswith("<img alt=")

@@ -106,11 +106,13 @@ def test_lab_module_under_node(tmp_path: Path) -> None:
     data = [
         {
             "p": p, "q": q, "laws": laws.laws(p, q), "accepted": laws.accepted(p, q), "corrected": laws.corrected(p, q),
+            "agreed": laws.agreed(p, q), "stands": laws.stands(p, q),
             "off": {key: laws.distance(law, p) for key, law in laws.laws(p, q).items()},
         }
         for p, q in cases
     ]  # fmt: skip
-    node_test("lab.test.mjs", "SPECDEC_LAWS", tmp_path / "laws.json", {"cases": data, "rules": laws.RULES})
+    told = {"cases": data, "rules": laws.RULES, "engine": laws.ENGINE}
+    node_test("lab.test.mjs", "SPECDEC_LAWS", tmp_path / "laws.json", told)
 
 
 def test_player_module_under_node(tmp_path: Path) -> None:

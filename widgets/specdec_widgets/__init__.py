@@ -86,9 +86,9 @@ class Views:
         q: Sequence[float],
         *,
         labels: Sequence[str] | None = None,
-        draws: Callable[[Sequence[float], Sequence[float], int, int], Sequence[int]] | None = None,
+        draws: Callable[[Sequence[float], Sequence[float], int, int, str], Sequence[tuple[int, bool]]] | None = None,
     ) -> object:
-        """Return the acceptance lab for a notebook; `draws(p, q, first, count)` gives first tokens of an engine."""
+        """Return the acceptance lab for a notebook; `draws(p, q, first, count, rule)` asks an engine."""
         from specdec_widgets.acceptance import AcceptanceLab
 
         return keep(AcceptanceLab(p, q, labels=labels, draws=draws))

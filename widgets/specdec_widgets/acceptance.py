@@ -12,8 +12,8 @@ from typing import Any
 import anywidget
 import traitlets
 
-from specdec_kernels.errors import InvalidInput
-from specdec_widgets.laws import RULES, distance, laws
+from specdec_kernels.errors import InvalidInput, unknown_name
+from specdec_widgets.laws import ENGINE, RULES, distance, laws, stands
 from specdec_widgets.pacing import Pacer
 from specdec_widgets.page import asset
 from specdec_widgets.stacks import identity
@@ -21,15 +21,16 @@ from specdec_widgets.words import num
 
 __all__ = ["AcceptanceLab", "Draws", "summary"]
 
-Draws = Callable[[Sequence[float], Sequence[float], int, int], Sequence[int]]
+Drawn = Sequence[tuple[int, bool]]
+Draws = Callable[[Sequence[float], Sequence[float], int, int, str], Drawn]
 CHUNK, MOST, POINTS = 20, 20_000, 240
 
 
 class AcceptanceLab(anywidget.AnyWidget):
     """Drag p and q, see what every rule makes of them, and let the engine draw.
 
-    `draws(p, q, first, count)`, when given, returns the first tokens of `count` runs of an engine, numbered from
-    `first` on: no two calls get the same number.
+    `draws(p, q, first, count, rule)`, when given, returns (first token, whether the draft stood) of `count` runs of
+    an engine under that rule, numbered from `first` on: no two calls get the same number.
     """
 
     _esm = asset("lab.js")
@@ -47,7 +48,7 @@ class AcceptanceLab(anywidget.AnyWidget):
         self._draws, self._pacer, self._number = draws, Pacer(), 0
         identity(p, q, labels=labels)  # refuses what is no law
         names = list(labels) if labels is not None else [str(i) for i in range(len(p))]
-        start = {"p": [float(x) for x in p], "q": [float(x) for x in q], "labels": names}
+        start = {"p": [float(x) for x in p], "q": [float(x) for x in q], "labels": names, "rule": "rejection"}
         super().__init__(lab=start, drawn=_nothing(len(names)), can_rerun=draws is not None)
         self.observe(self._on_lab, names="lab")
         self.observe(self._on_request, names="request")
@@ -76,24 +77,25 @@ class AcceptanceLab(anywidget.AnyWidget):
         self._pacer.stop()
         self.drawn = _nothing(len(self.lab["p"]))
 
-    def _chunks(self, count: int) -> Iterator[Sequence[int]]:
+    def _chunks(self, count: int) -> Iterator[Drawn]:
         assert self._draws is not None
-        p, q = self.lab["p"], self.lab["q"]
+        p, q, rule = (self.lab[key] for key in ("p", "q", "rule"))
         while count:
             some = min(count, CHUNK)
             first, self._number = self._number, self._number + some
-            yield self._draws(p, q, first, some)
+            yield self._draws(p, q, first, some, rule)
             count -= some
 
-    def _count(self, tokens: Sequence[int]) -> None:
-        counts = list(self.drawn["counts"])
-        for token in tokens:
+    def _count(self, drawn: Drawn) -> None:
+        counts, stood = list(self.drawn["counts"]), self.drawn["stood"]
+        for token, yes in drawn:
             counts[token] += 1
+            stood += yes
         n = sum(counts)
         path = [*self.drawn["path"], [n, distance([c / n for c in counts], self.lab["p"])]]
         if len(path) > POINTS:
             path = path[: POINTS // 2 : 2] + path[POINTS // 2 :]
-        self.drawn = {"counts": counts, "path": path, "running": True}
+        self.drawn = {"counts": counts, "stood": stood, "path": path, "running": True}
 
     def _done(self, error: BaseException | None) -> None:
         self.drawn = {**self.drawn, "running": False}
@@ -116,6 +118,8 @@ class AcceptanceLab(anywidget.AnyWidget):
     def _two_laws(self, proposal: Mapping[str, Any]) -> dict[str, Any]:
         lab = proposal["value"]
         identity(lab["p"], lab["q"], labels=lab["labels"])
+        if lab["rule"] not in ENGINE:
+            raise unknown_name("rule", lab["rule"], ENGINE)
         return dict(lab)
 
     def close(self) -> None:
@@ -138,18 +142,19 @@ class AcceptanceLab(anywidget.AnyWidget):
 
 
 def _nothing(width: int) -> dict[str, Any]:
-    return {"counts": [0] * width, "path": [], "running": False}
+    return {"counts": [0] * width, "stood": 0, "path": [], "running": False}
 
 
 def summary(p: Sequence[float], q: Sequence[float]) -> str:
-    """Return the laws of all rules as lines of text, each with its distance from p.
+    """Return the laws of all rules as lines of text, each with its distance from p and how often a draft stands.
 
-    >>> print(summary([0.6, 0.3, 0.1], [0.2, 0.5, 0.3]).splitlines()[2])
-    accept with min(1, p/q), else draw from p: .44 .42 .14, off by .16
+    >>> print(summary([0.6, 0.3, 0.1], [0.2, 0.5, 0.3]).splitlines()[3])
+    accept with min(1, p/q), else draw from p: .44 .42 .14, off by .16; accepts .60
     """
     lines = [f"AcceptanceLab: p = {' '.join(map(num, p))}, q = {' '.join(map(num, q))}"]
+    share = stands(p, q)
     for key, law in laws(p, q).items():
         off = distance(law, p)
         said = "exact" if off < 5e-7 else f"off by {num(off)}"
-        lines.append(f"{RULES[key]}: {' '.join(map(num, law))}, {said}")
+        lines.append(f"{RULES[key]}: {' '.join(map(num, law))}, {said}; accepts {num(share[key])}")
     return "\n".join(lines)

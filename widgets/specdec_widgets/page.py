@@ -123,8 +123,8 @@ def comparison_page(pair: Comparison) -> str:
 def lab_page(p: Sequence[float], q: Sequence[float], labels: Sequence[str] | None = None) -> str:
     """Return the acceptance lab of two laws as a page; it draws nothing, since a page has no engine."""
     names = [str(i) for i in range(len(p))] if labels is None else list(labels)
-    still, lab = identity(p, q, labels=names), {"p": list(p), "q": list(q), "labels": names}
-    return _document("Acceptance lab: p, q and six rules", "lab", lab, "lab", still.image, "what two laws make")
+    still, lab = identity(p, q, labels=names), {"p": list(p), "q": list(q), "labels": names, "rule": "rejection"}
+    return _document("Acceptance lab: p, q and seven rules", "lab", lab, "lab", still.image, "what two laws make")
 
 
 def lab_to_html(

@@ -3,17 +3,23 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
 import { chart, say, told } from "../../../widgets/specdec_widgets/static/lab.js";
-import { accepted, ceiling, corrected, distance, laws, moved, RULES, total, wobble } from "../../../widgets/specdec_widgets/static/laws.js";
+import { accepted, agreed, ceiling, corrected, distance, ENGINE, laws, moved, RULES, stands, total, wobble } from "../../../widgets/specdec_widgets/static/laws.js";
 
-const { cases, rules } = JSON.parse(readFileSync(process.env.SPECDEC_LAWS, "utf8"));
+const { cases, rules, engine } = JSON.parse(readFileSync(process.env.SPECDEC_LAWS, "utf8"));
 const near = (a, b, eps = 1e-12) => { assert.equal(a.length, b.length); a.forEach((x, i) => assert.ok(Math.abs(x - b[i]) < eps, `${a} ${b}`)); };
 
-test("the rules are those of Python", () => assert.deepEqual(RULES, rules));
+test("the rules are those of Python", () => {
+  assert.deepEqual(Object.entries(RULES), Object.entries(rules));
+  assert.deepEqual(ENGINE, engine);
+});
 
 test("laws, masses and distances are those of Python", () => {
-  for (const { p, q, laws: wanted, accepted: kept, corrected: gained, off } of cases) {
+  for (const { p, q, laws: wanted, accepted: kept, agreed: shared, corrected: gained, stands: shares, off } of cases) {
     near(accepted(p, q), kept);
+    near(agreed(p, q), shared);
     near(corrected(p, q), gained);
+    assert.deepEqual(Object.keys(stands(p, q)), Object.keys(shares));
+    near(Object.values(stands(p, q)), Object.values(shares));
     const found = laws(p, q);
     for (const [key, law] of Object.entries(wanted)) near(found[key], law);
     for (const [key, value] of Object.entries(off)) assert.ok(Math.abs(distance(found[key], p) - value) < 1e-12);
@@ -44,8 +50,9 @@ test("sentences and charts have numbers in them, always", () => {
     }
     assert.ok(ceiling(...p, ...q) >= Math.min(1, Math.max(...p, ...q)));
   }
-  assert.equal(told({ counts: [0, 0], path: [] }, [0.5, 0.5]), "No draw yet.");
-  assert.match(told({ counts: [1, 0], path: [] }, [0.5, 0.5]), /^1 draw of the engine: off by \.50/);
+  assert.equal(told({ counts: [0, 0], stood: 0, path: [] }, [0.5, 0.5], 0.9), "No draw yet.");
+  assert.match(told({ counts: [1, 0], stood: 1, path: [] }, [0.5, 0.5], 0.9), /^1 draw of the engine: off by \.50.* Of the drafts 1\.00 stood; the rule accepts \.90\.$/);
+  assert.match(say([0.6, 0.3, 0.1], [0.2, 0.5, 0.3], ["a", "b", "c"]), /α = \.60 .* With one noise for both, \.58 are accepted\.$/);
 });
 
 test("honest draws wobble as the mean absolute error of a count does", () => {

@@ -8,7 +8,7 @@
 import { clip, mark, num, plural, quote } from "./words.js";
 import { el, forKernel, memory, option, put, svg } from "./elements.js";
 import { command, frame } from "./frame.js";
-import { accepted, ceiling, corrected, distance, laws, moved, RULES, total, wobble } from "./laws.js";
+import { accepted, ceiling, corrected, distance, ENGINE, laws, moved, RULES, stands, total, wobble } from "./laws.js";
 
 export { memory };
 
@@ -18,7 +18,8 @@ const PRESETS = {
   "the same": [[0.5, 0.3, 0.2], [0.5, 0.3, 0.2]],
 };
 const HELP = [["Tab", "next bar or button"], ["↑ ↓", "move the bar by .01"], ["Shift ↑ ↓", "by .10"], ["Home End", "0, 1"], ["D", "draw 100"]];
-const EXACT = 5e-7;
+const EXACT = 5e-7, RIGHT = Object.values(ENGINE);
+const ONE = "One draft is judged here, so block verification is the rejection rule: they part where several are judged together.";
 
 /** What the two laws say, in a sentence. */
 export function say(p, q, labels) {
@@ -26,21 +27,22 @@ export function say(p, q, labels) {
   if (beta < EXACT) return "p and q are the same: every draft is accepted, and nothing is corrected.";
   const gain = corrected(p, q), most = gain.indexOf(Math.max(...gain)), off = distance(laws(p, q).redraw, p);
   return `Of all drafts, α = ${num(alpha)} are accepted; the other β = ${num(beta)} are corrected, most of them to ${quote(labels[most])}. ` +
-    `Drawing from p instead would be off by ${num(off)}.`;
+    `Drawing from p instead would be off by ${num(off)}. With one noise for both, ${num(stands(p, q).coupled)} are accepted.`;
 }
 
-/** What the draws say, in a sentence. */
-export function told(drawn, p) {
+/** What the draws say, in two sentences; `share` of the drafts should stand. */
+export function told(drawn, p, share) {
   const n = total(drawn.counts);
   if (!n) return "No draw yet.";
   const off = distance(drawn.counts.map((c) => c / n), p);
-  return `${plural(n, "draw")} of the engine: off by ${num(off)}; honest draws are off by ${num(wobble(p, n))} on average.`;
+  return `${plural(n, "draw")} of the engine: off by ${num(off)}; honest draws are off by ${num(wobble(p, n))} on average. ` +
+    `Of the drafts ${num(drawn.stood / n)} stood; the rule accepts ${num(share)}.`;
 }
 
 /** The chart's places: draws on a logarithmic axis, distance from p on a root axis, both in [0, 1]. */
 export function chart(p, q, path) {
   const last = Math.max(1000, path.length ? path.at(-1)[0] : 0), x = (n) => Math.log(Math.max(n, 20) / 20) / Math.log(last / 20);
-  const wrong = Object.entries(laws(p, q)).filter(([key]) => key !== "exact").map(([key, law]) => ({ key, off: distance(law, p) })).filter((w) => w.off > EXACT);
+  const wrong = Object.entries(laws(p, q)).filter(([key]) => !RIGHT.includes(key)).map(([key, law]) => ({ key, off: distance(law, p) })).filter((w) => w.off > EXACT);
   const high = Math.max(0.05, ...wrong.map((w) => w.off), wobble(p, 20), ...path.map(([, off]) => off)), y = (off) => Math.sqrt(off / high);
   const marks = [20, 100, 1000, 10000].filter((n) => n <= last);
   const typical = Array.from({ length: 41 }, (_, i) => 20 * (last / 20) ** (i / 40));
@@ -54,7 +56,7 @@ export function chart(p, q, path) {
 /** @param {HTMLElement} host  @param {import("./elements.js").Store} store  @returns {() => void} */
 export function mount(host, store) {
   const { root, help, helpButton, keysTo, close } = frame(host, "specdec-lab", "Acceptance lab", HELP);
-  let p, q, names, scale = 1, widest = 1, held = null, saving = 0, asked = 0;
+  let p, q, names, rule, scale = 1, widest = 1, held = null, saving = 0, asked = 0;
   const alphaText = el("span", "alpha"), betaText = el("span", "beta"), preset = el("select", "preset", option("", "examples"), ...Object.keys(PRESETS).map((k) => option(k, k)));
   preset.setAttribute("aria-label", "examples");
   preset.addEventListener("change", () => {
@@ -69,15 +71,17 @@ export function mount(host, store) {
   const strip = el("div", "axis mass", el("i", "accept"), el("i", "reject")), words = el("p", "narration");
   words.setAttribute("aria-live", "polite");
   const head = el("tr", ""), body = el("tbody", ""), rules = el("table", "rules", el("thead", "", head), body);
+  const chosen = el("select", "rule", ...Object.keys(ENGINE).map((k) => option(k, k)));
+  chosen.addEventListener("change", () => { rule = chosen.value; change(p, q); });
   const more = command("draw 100", () => ask("draw", 100)), many = command("draw 2,000", () => ask("draw", 2000));
   const stopper = command("stop", () => ask("stop")), wipe = command("clear", () => ask("clear"));
   const count = el("p", "count"), status = el("p", "status"), curve = svg("svg", { class: "curve", role: "img" });
   status.setAttribute("role", "status");
-  const engine = el("div", "engine", el("h3", "", "draws of the engine"), el("div", "controls", more, many, stopper, wipe), count, curve, status);
+  const engine = el("div", "engine", el("h3", "", "draws of the engine"), el("div", "controls", el("label", "", "rule ", chosen), more, many, stopper, wipe), count, curve, status);
   const absent = el("p", "quiet", "Draws come from an engine: open this lab in a notebook with one to see them.");
   root.append(
     el("header", "", el("strong", "cycle", "Acceptance lab"), el("span", "facts")), el("div", "controls", preset, swap, helpButton),
-    plot, legend, el("div", "strip mass", el("p", "", alphaText, betaText), strip), words, el("div", "sheet", rules), engine, absent, help,
+    plot, legend, el("div", "strip mass", el("p", "", alphaText, betaText), strip), words, el("div", "sheet", rules), el("p", "quiet", ONE), engine, absent, help,
   );
 
   const column = (i, which) => {
@@ -97,11 +101,11 @@ export function mount(host, store) {
       stack.setAttribute("aria-hidden", "true");
       return el("div", "token-group", el("div", "cols", column(i, "q"), stack, column(i, "p")), el("bdi", "token", label), el("p", "sum"));
     }));
-    head.replaceChildren(...["rule", ...names.map((n) => clip(mark(n), 10)), "off by"].map((text, i) => Object.assign(el("th", i ? "" : "name", text), { scope: "col" })));
+    head.replaceChildren(...["rule", ...names.map((n) => clip(mark(n), 10)), "off by", "accepts"].map((text, i) => Object.assign(el("th", i ? "" : "name", text), { scope: "col" })));
     const rows = [...Object.entries(RULES), ["engine", ""]];
     body.replaceChildren(...rows.map(([key, text]) => {
       const name = Object.assign(el("th", "name", text), { scope: "row" });
-      const row = el("tr", key, name, ...names.map(() => el("td", "", el("span", "law", el("i", "base"), el("i", "diff"), el("b", "at")), el("span", "v"))), el("td", "off"));
+      const row = el("tr", key, name, ...names.map(() => el("td", "", el("span", "law", el("i", "base"), el("i", "diff"), el("b", "at")), el("span", "v"))), el("td", "off"), el("td", "share"));
       return row;
     }));
   }
@@ -132,14 +136,15 @@ export function mount(host, store) {
     });
     put(words, say(p, q, names.map((n) => mark(n))));
     widest = Math.max(...p, ...Object.values(all).flat());
-    for (const [key, law] of Object.entries(all)) drawRow(body.querySelector("tr." + key), law, key === "exact" ? "" : "wrong");
+    const shares = stands(p, q);
+    for (const [key, law] of Object.entries(all)) drawRow(body.querySelector("tr." + key), law, RIGHT.includes(key) ? "right" : "wrong", shares[key]);
     drawDraws();
   }
 
-  function drawRow(row, law, cls) {
+  function drawRow(row, law, cls, share) {
     const off = law ? distance(law, p) : 0, most = Math.max(widest, ...(law ?? []));
-    row.className = row.className.split(" ")[0] + " " + (law && cls && off > EXACT ? cls : "");
-    [...row.children].slice(1, -1).forEach((cell, i) => {
+    row.className = row.className.split(" ")[0] + " " + (cls === "right" || (cls && off > EXACT) ? cls : "");
+    [...row.children].slice(1, -2).forEach((cell, i) => {
       const [bar, value] = cell.children, [base, diff, at] = bar.children, here = law ? law[i] : 0, less = Math.min(here, p[i]);
       base.style.width = (100 * less / most).toFixed(2) + "%";
       diff.style.width = law ? (100 * Math.abs(here - p[i]) / most).toFixed(2) + "%" : "0";
@@ -148,19 +153,21 @@ export function mount(host, store) {
       put(value, law ? num(here) : "–");
       cell.title = law ? `${num(here, 4)}, p = ${num(p[i], 4)}` : "";
     });
-    put(row.lastChild, !law ? "–" : cls === "" || off < EXACT ? (off < EXACT ? "✓ 0" : num(off)) : "✗ " + num(off));
+    put(row.querySelector(".off"), !law ? "–" : off < EXACT ? "✓ 0" : (cls ? "✗ " : "") + num(off));
+    put(row.lastChild, law ? num(share) : "–");
   }
 
   function drawDraws() {
-    const drawn = store.get("drawn") ?? { counts: [], path: [], running: false }, live = Boolean(store.get("can_rerun"));
+    const drawn = store.get("drawn") ?? { counts: [], stood: 0, path: [], running: false }, live = Boolean(store.get("can_rerun"));
     engine.hidden = !live;
     absent.hidden = live;
     body.querySelector("tr.engine").hidden = !live;
     if (!live) return;
     const fits = drawn.counts.length === p.length, n = fits ? total(drawn.counts) : 0, row = body.querySelector("tr.engine");
     put(row.firstChild, n ? `the engine, ${plural(n, "draw")}` : "the engine, no draw yet");
-    drawRow(row, n ? drawn.counts.map((c) => c / n) : null, "");
-    put(count, fits ? told(drawn, p) : "No draw yet.");
+    drawRow(row, n ? drawn.counts.map((c) => c / n) : null, "", drawn.stood / n);
+    put(count, fits ? told(drawn, p, stands(p, q)[ENGINE[rule]]) : "No draw yet.");
+    chosen.value = rule;
     stopper.disabled = !drawn.running;
     more.disabled = many.disabled = drawn.running;
     put(status, store.get("status") ?? "");
@@ -195,13 +202,13 @@ export function mount(host, store) {
     if (fresh) build();
     draw();
     clearTimeout(saving);
-    saving = setTimeout(() => store.set("lab", { p, q, labels: names }), held === null ? 200 : 400);
+    saving = setTimeout(() => store.set("lab", { p, q, labels: names, rule }), held === null ? 200 : 400);
   }
 
   function ask(what, n = 0) {
     clearTimeout(saving);
     const lab = store.get("lab");
-    if (what === "draw" && (lab.p !== p || lab.q !== q)) store.set("lab", { p, q, labels: names });
+    if (what === "draw" && (lab.p !== p || lab.q !== q || lab.rule !== rule)) store.set("lab", { p, q, labels: names, rule });
     store.set("request", { do: what, count: n, n: ++asked });
   }
 
@@ -241,12 +248,12 @@ export function mount(host, store) {
 
   function load() {
     const lab = store.get("lab");
-    if (p === lab.p && q === lab.q && names === lab.labels) return;
-    ({ p, q, labels: names } = lab);
+    if (p === lab.p && q === lab.q && names === lab.labels && rule === lab.rule) return;
+    ({ p, q, labels: names, rule } = lab);
     build();
     draw();
   }
-  const offs = [store.on("lab", () => { if (JSON.stringify(store.get("lab")) !== JSON.stringify({ p, q, labels: names })) load(); else ({ p, q, labels: names } = store.get("lab")); }),
+  const offs = [store.on("lab", () => { if (JSON.stringify(store.get("lab")) !== JSON.stringify({ p, q, labels: names, rule })) load(); else ({ p, q, labels: names, rule } = store.get("lab")); }),
     store.on("drawn", drawDraws), store.on("status", drawDraws), store.on("can_rerun", drawDraws)];
   load();
   const sized = new ResizeObserver(drawDraws);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
@@ -18,6 +19,7 @@ from specdec_widgets.svg import COLORS, DARK
 from specdec_widgets.words import columns, num
 from tests.widgets.boxes import crossing
 from tests.widgets.traces import CASES
+from tests.widgets.trees import TREES
 
 SVG = "{http://www.w3.org/2000/svg}"
 CYCLES = [(name, c.index) for name, trace in CASES.items() for c in trace.cycles[:3]]
@@ -97,6 +99,16 @@ def test_four_steps_show_every_draft_and_what_was_committed(name: str, cycle: in
     assert [words.count(glyph) for glyph in "✗★↺"] == [
         rejected, found.last_kind == "bonus", found.last_kind == "correction",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["typical", "all", "chain"])
+def test_the_gamma_of_a_tree_is_its_depth_and_that_of_a_plan_names_the_planner(name: str) -> None:
+    trace = TREES[name]
+    deep = replace(trace.cycles[-1], gamma=7)  # none of these has seven nodes
+    planned = replace(trace, cycles=(*trace.cycles[:-1], deep), meta=replace(trace.meta, planner="auto"))
+    for run, said in ((replace(planned, meta=trace.meta), "γ = 7 · "), (planned, "γ = 7 (auto) · ")):
+        texts = [t.text or "" for t in ElementTree.fromstring(round_of(run, deep.index).svg).iter(SVG + "text")]
+        assert [text for text in texts if text.startswith("γ")] == [said + "rejection rule"]
 
 
 def frame(picture: Picture) -> None:

@@ -12,7 +12,7 @@ from specdec_kernels.errors import InvalidInput
 from specdec_teach.trace import Cycle, Decision, Trace
 from specdec_widgets.picture import Picture
 from specdec_widgets.svg import CHAR, Canvas, wrap
-from specdec_widgets.words import clip, columns, cycle_sentence, labels, num, plural, subscript
+from specdec_widgets.words import clip, columns, cycle_sentence, gamma_of, labels, num, pace, plural, subscript
 
 __all__ = ["round_of"]
 
@@ -91,7 +91,7 @@ def _picture(trace: Trace, cycle: Cycle, dark: bool, width: float) -> Picture:
     c.box(0.5, 0.5, width - 1, total - 1, "white", stroke="line", r=8)
     c.text(MARGIN, 34, f"cycle {cycle.index} in four steps", size=18, bold=True)
     if not narrow:
-        facts = f"γ = {len(cycle.proposed)} · {clip(trace.meta.verify, 20)} rule"
+        facts = f"{pace(gamma_of(cycle), trace.meta.planner)} · {clip(trace.meta.verify, 20)} rule"
         c.text(width - MARGIN, 34, facts, fill="quiet", anchor="end")
     more = len(cycle.proposed) - len(cols.drafts)
     by = f"+ {more} more" if more else "by the draft" if cycle.proposed else "nothing"

@@ -23,6 +23,7 @@ from specdec_widgets.words import (
     columns,
     cycle_sentence,
     decisive,
+    gamma_of,
     labels,
     mark,
     moment_sentence,
@@ -207,8 +208,7 @@ def _header(c: Canvas, trace: Trace, cycle: Cycle, width: float, name: str) -> N
     temperature = trace.meta.sampling.get("temperature")
     heat = "greedy" if temperature == 0 else "T unknown" if temperature is None else f"T = {mark(str(temperature))}"
     span = f"cycles {trace.cycles[0].index}–{trace.cycles[-1].index}"
-    gamma = len(cycle.proposed) if cycle.parents is None else cycle.gamma
-    facts = f"{span} · {pace(gamma, trace.meta.planner)} · {heat} · {mark(trace.meta.verify)} rule"
+    facts = f"{span} · {pace(gamma_of(cycle), trace.meta.planner)} · {heat} · {mark(trace.meta.verify)} rule"
     exact = {True: [], False: ["not lossless"], None: ["lossless or not is unknown"]}[trace.meta.lossless]
     flags = ["forced"] * (trace.meta.forced is not None) + exact
     c.text(MARGIN, 34, f"cycle {cycle.index}", size=18, bold=True)

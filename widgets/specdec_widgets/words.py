@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from specdec_teach.trace import Blocks, Cycle, Decision, Trace
 
 __all__ = [
-    "blocks_sentence", "clip", "columns", "cycle_sentence", "decisive", "describe", "labels", "listed", "mark",
-    "moment_sentence", "num", "pace", "plural", "quote", "subscript", "summary", "telling",
+    "blocks_sentence", "clip", "columns", "cycle_sentence", "decisive", "describe", "gamma_of", "labels", "listed",
+    "mark", "moment_sentence", "num", "pace", "plural", "quote", "subscript", "summary", "telling",
 ]  # fmt: skip
 
 BYTES = re.compile(r"(?:<0x[0-9A-Fa-f]{2}>)+")
@@ -128,6 +128,11 @@ def pace(gamma: int, planner: str | None = None, run: bool = False) -> str:
     ('γ = 3', 'γ = 3 (auto)', 'γ ≤ 8 (auto)')
     """
     return f"γ = {gamma}" if planner is None else f"γ {'≤' if run else '='} {gamma} ({planner})"
+
+
+def gamma_of(cycle: Cycle) -> int:
+    """Return the γ of a cycle as a picture says it: how many drafts came, in a tree its depth."""
+    return len(cycle.proposed) if cycle.parents is None else cycle.gamma
 
 
 def plural(count: int, one: str) -> str:

@@ -10,6 +10,8 @@ BIN      := $(VENV)/bin
 INSTALL   = $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
 RECIPE   := pyproject.toml setup.py constraints.txt
 LESSONS   = $(sort $(wildcard lessons/[0-9][0-9]*.ipynb lessons/solutions/[0-9][0-9]*.ipynb))
+TYPESCRIPT := 5.9.3
+COMPILER  = $(VENV)/node/typescript-$(TYPESCRIPT)
 CHROMIUM := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
 
 .DEFAULT_GOAL := help
@@ -36,7 +38,7 @@ types: $(VENV)/.test ## mypy --strict
 	@echo '== mypy --strict'
 	@$(BIN)/mypy
 
-unit: $(VENV)/.test ## unit and exactness tests and doctests
+unit: $(VENV)/.test $(COMPILER) ## unit and exactness tests and doctests
 	@echo '== tests and doctests'
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup --ignore tests/browser --ignore tests/interpreter -m 'not slow and not exhaustive and not gpu' $(ARGS)
 
@@ -79,6 +81,14 @@ $(BIN)/python:
 	@echo '== making $(VENV)'
 	@$(PYTHON) -m venv $(VENV) || \
 	  { rm -rf $(VENV); echo 'This Python cannot make an environment. On Debian or Ubuntu: apt-get install python3-venv'; exit 1; }
+
+# Checks the types of the views' scripts. Without npm or a network the test of those types is skipped, and says so.
+$(COMPILER): | $(BIN)/python
+	@command -v npm >/dev/null || { echo '!! no npm here: the types of the scripts will NOT be checked. On Debian or Ubuntu: apt-get install npm'; exit 0; }; \
+	  echo '== installing TypeScript $(TYPESCRIPT)'; \
+	  npm install --prefix $(VENV)/node --cache $(VENV)/node/cache --no-save --no-package-lock --no-audit --no-fund \
+	    --no-update-notifier --fetch-retries 1 --silent typescript@$(TYPESCRIPT) && touch $@ || \
+	  echo '!! TypeScript could not be installed: the types of the scripts will NOT be checked. Online: make $@'
 
 $(VENV)/.lab: $(RECIPE) | $(BIN)/python
 	@echo '== installing torch (the largest part; once)'

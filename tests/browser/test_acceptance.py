@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from specdec_widgets.laws import corrected, distance, laws
+from specdec_widgets.laws import corrected, distance, laws, stands
 from specdec_widgets.page import lab_to_html
 from specdec_widgets.words import num
 from tests.browser.axe import violations
@@ -16,7 +16,7 @@ from tests.browser.contrast import CONTRAST
 
 ROOT = ".specdec-lab"
 P, Q = [0.6, 0.3, 0.1], [0.2, 0.5, 0.3]
-DRAWN = {"counts": [310, 160, 45], "path": [[20, 0.12], [160, 0.06], [515, 0.02]], "running": False}
+DRAWN = {"counts": [310, 160, 45], "stood": 309, "path": [[20, 0.12], [160, 0.06], [515, 0.02]], "running": False}
 VALUES = f"() => [...document.querySelectorAll('{ROOT} [role=slider]')].map(e => [e.dataset.which, +e.ariaValueNow])"
 SMALLEST = """() => Math.min(...[...document.querySelectorAll('.specdec-lab *')]
   .filter(e => [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim()) && e.checkVisibility())
@@ -45,6 +45,7 @@ def shows(page: Any) -> None:
     for key, law in laws(p, q).items():
         row = page.locator(f"tr.{key} .v").all_inner_texts()
         assert row == [num(x) for x in law], key
+        assert page.inner_text(f"tr.{key} .share") == num(stands(p, q)[key]), key
         off = page.inner_text(f"tr.{key} .off")
         assert off.split()[1] == (num(distance(law, p)) if distance(law, p) > 5e-4 else "0")
     towers = page.eval_on_selector_all(".stack .gain", "e => e.map(x => x.getBoundingClientRect().height)")
@@ -104,6 +105,10 @@ def test_without_an_engine_it_says_so_and_with_one_it_shows_the_draws(page: Any,
     assert page.locator("tr.engine .v").all_inner_texts() == [num(c / 515) for c in DRAWN["counts"]]  # type: ignore[attr-defined]
     assert page.inner_text(".count").startswith("515 draws of the engine: off by ")
     assert page.locator(".curve .bias").count() == 4
+    assert page.inner_text("tr.engine .share") == num(309 / 515)
+    assert page.inner_text(".count").endswith("Of the drafts .60 stood; the rule accepts .60.")
+    page.select_option("select.rule", "coupled")
+    assert page.inner_text(".count").endswith("the rule accepts .58.")
     assert page.is_disabled("text=stop")
     assert recorded.errors == []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sys
 import types
 import typing
 from importlib.resources import files
@@ -18,6 +19,7 @@ from specdec_teach.timeline import Timeline
 from specdec_teach.trace import Trace
 from specdec_widgets import wire
 
+WIDGETS = Path(__file__).parents[2] / "widgets"
 Shape = dict[str, tuple[str, bool]]  # property → its type in JSDoc's words, and whether it must be there
 MESSAGES = {"Request", "Pair", "PlayerState", "CompareState", "TimelineState"}
 
@@ -114,11 +116,36 @@ def test_the_messages_are_what_the_widgets_share() -> None:
         assert own == set(typing.get_type_hints(state)), view
 
 
-def test_typescript_agrees_with_the_types() -> None:
-    """Beside the comparison above: the uses of the types in the scripts, where a TypeScript compiler is at hand."""
-    tsc = shutil.which("tsc")
+def compiled(folder: Path) -> subprocess.CompletedProcess[str]:
+    """TypeScript's verdict on the scripts below `folder`, by the compiler of this environment, else of the path."""
+    tsc = shutil.which("tsc", path=Path(sys.prefix, "node", "node_modules", ".bin")) or shutil.which("tsc")
     if tsc is None:
-        pytest.skip("no tsc: the uses of the types were NOT checked; npm install -g typescript")
-    project = Path(__file__).parents[2] / "widgets" / "jsconfig.json"
-    done = subprocess.run([tsc, "-p", str(project)], capture_output=True, text=True, timeout=120, check=False)
+        pytest.skip(
+            "no TypeScript compiler: the types of the scripts were NOT checked. Install npm and run `make unit`, which "
+            "puts the compiler into .venv/node"
+        )
+    return subprocess.run(
+        [tsc, "-p", str(folder / "jsconfig.json")], capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+def test_typescript_agrees_with_the_types() -> None:
+    """Beside the comparison above: the uses of the types in the scripts."""
+    done = compiled(WIDGETS)
     assert done.returncode == 0, done.stdout
+
+
+def test_typescript_sees_a_field_that_is_not_there(tmp_path: Path) -> None:
+    """The check above can fail: a script that asks a cycle for what it has not got."""
+    shutil.copy(WIDGETS / "jsconfig.json", tmp_path)
+    static = tmp_path / "specdec_widgets" / "static"
+    static.mkdir(parents=True)
+    for name in ("wire.js", "captions.js", "words.js"):
+        shutil.copy(WIDGETS / "specdec_widgets" / "static" / name, static)
+    (static / "planted.js").write_text(
+        '/** @param {import("./wire.js").Cycle} c */\nexport const wrong = (c) => c.acepted;\n', encoding="utf-8"
+    )
+    done = compiled(tmp_path)
+    assert done.returncode != 0
+    assert "planted.js(2," in done.stdout
+    assert "acepted" in done.stdout

@@ -161,15 +161,17 @@ def picture(p: Items[float], q: Items[float]) -> object:
         )
         says.append(f"token {token} = {kept:.3f} accepted + {rest:.3f} corrected")
     words = "bars: " + "; ".join(says)
-    width = 60 + wide * len(p)
+    width = max(60 + wide * len(p), 400)
     svg = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{max(width, 400)}" height="{tall + 60}" '
-        f'font-family="sans-serif" font-size="13"><rect width="100%" height="100%" fill="#ffffff"/>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {tall + 60}" '
+        f'width="{width}" height="{tall + 60}" font-family="sans-serif" font-size="13">'
+        '<rect width="100%" height="100%" fill="#ffffff"/>'
         '<text x="20" y="16">green: accepted drafts · blue: corrections · dashed: q</text>'
         f"{''.join(bars)}</svg>"
     )
     data = base64.b64encode(svg.encode()).decode()
-    return _Picture(f'<img alt="{words}" src="data:image/svg+xml;base64,{data}">', words)
+    html = f'<img alt="{words}" style="max-width:100%;height:auto" src="data:image/svg+xml;base64,{data}">'
+    return _Picture(html, words)
 
 
 def _rest(p: Items[float], q: Items[float]) -> list[float]:

@@ -316,11 +316,14 @@ def picture(tile: int, **read: Tensor) -> object:
         top += 12
     words = "elements read in each tile: " + "; ".join(says)
     columns = max(-(-counts.shape[-1] // tile) for counts in read.values())
+    width = max(110 + 74 * columns, 480)
     svg = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{max(110 + 74 * columns, 480)}" height="{top}" '
-        'font-family="sans-serif" font-size="13"><rect width="100%" height="100%" fill="#ffffff"/>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {top}" '
+        f'width="{width}" height="{top}" font-family="sans-serif" font-size="13">'
+        '<rect width="100%" height="100%" fill="#ffffff"/>'
         '<text x="16" y="22">elements read in each tile: dark = all, light = a few, white = none</text>'
         f"{''.join(boxes)}</svg>"
     )
     data = base64.b64encode(svg.encode()).decode()
-    return _Picture(f'<img alt="{words}" src="data:image/svg+xml;base64,{data}">', words)
+    html = f'<img alt="{words}" style="max-width:100%;height:auto" src="data:image/svg+xml;base64,{data}">'
+    return _Picture(html, words)

@@ -143,6 +143,14 @@ def test_dark_is_the_same_picture_in_other_colours() -> None:
     assert DARK.keys() == COLORS.keys()
 
 
+def test_a_picture_is_as_wide_as_it_was_drawn_and_never_wider_than_its_page() -> None:
+    for picture in (identity(*LAWS[0]), round_of(CASES["mixed"])):
+        root = ElementTree.fromstring(picture.svg)
+        assert root.attrib["viewBox"].split()[2:] == [root.attrib["width"], root.attrib["height"]]
+        assert root.attrib["style"] == "max-width:100%;height:auto"
+        assert ' style="max-width:100%;height:auto" src="data:' in picture.image
+
+
 def test_the_same_twice_and_what_a_notebook_keeps() -> None:
     trace = CASES["mixed"]
     again = Trace.from_dict(trace.to_dict())

@@ -6,13 +6,11 @@ It shows what stands after the step.
 
 from __future__ import annotations
 
-from html import escape
-
 from specdec_teach.timeline import Timeline
 from specdec_widgets import grid, pool, tiles
 from specdec_widgets.owners import patterns
 from specdec_widgets.serving import Sums, gist, sentence, sums
-from specdec_widgets.still import data_uri
+from specdec_widgets.still import tag
 from specdec_widgets.svg import Canvas, wrap
 from specdec_widgets.words import pace, plural
 
@@ -32,8 +30,7 @@ def image(timeline: Timeline) -> str:
     if not timeline.steps:
         return ""
     step = telling_step(timeline)
-    words = escape(f"{gist(timeline)}. {sentence(timeline, step)}")
-    return f'<img alt="{words}" src="{data_uri(to_svg(timeline, step))}">'
+    return tag(to_svg(timeline, step), f"{gist(timeline)}. {sentence(timeline, step)}")
 
 
 def telling_step(timeline: Timeline) -> int:

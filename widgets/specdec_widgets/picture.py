@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import Any, final
 
 from specdec_kernels.errors import InvalidInput
-from specdec_widgets.still import data_uri
+from specdec_widgets.still import tag
 
 __all__ = ["Picture"]
 
@@ -30,7 +29,7 @@ class Picture:
     @property
     def image(self) -> str:
         """The picture as an <img> whose description is `words`."""
-        return f'<img alt="{escape(self.words)}" src="{data_uri(self.svg)}">'
+        return tag(self.svg, self.words)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the SVG to `path` and return the path; InvalidInput when it cannot be written."""

@@ -16,7 +16,7 @@ from specdec_kernels.errors import InvalidInput
 from specdec_teach.trace import KV, Blocks, Cycle, Trace
 from specdec_widgets import bars
 from specdec_widgets.branch import branch, tree_sentence
-from specdec_widgets.svg import CHAR, Canvas, wrap
+from specdec_widgets.svg import CHAR, SHRINKS, Canvas, wrap
 from specdec_widgets.words import (
     blocks_sentence,
     clip,
@@ -33,7 +33,7 @@ from specdec_widgets.words import (
     telling,
 )  # fmt: skip
 
-__all__ = ["LONGEST", "Stage", "data_uri", "image", "moments", "to_svg"]
+__all__ = ["LONGEST", "Stage", "data_uri", "image", "moments", "tag", "to_svg"]
 
 MARGIN, GUTTER, WIDTH = 24.0, 116.0, 980.0
 FONT, CHIP, CELL = 13.0, 28.0, 22.0
@@ -113,8 +113,13 @@ def image(trace: Trace, index: int | None = None) -> str:
     if found is None:
         return ""
     cycle = branch(found)
-    words = escape(f"{summary(trace)}. Cycle {cycle.index}: {_sentence(trace, cycle, _columns(trace, cycle))}")
-    return f'<img alt="{words}" src="{data_uri(to_svg(trace, cycle.index))}">'
+    words = f"{summary(trace)}. Cycle {cycle.index}: {_sentence(trace, cycle, _columns(trace, cycle))}"
+    return tag(to_svg(trace, cycle.index), words)
+
+
+def tag(svg: str, words: str) -> str:
+    """Return the picture as an <img> that `words` describe, never wider than the page."""
+    return f'<img alt="{escape(words)}" {SHRINKS} src="{data_uri(svg)}">'
 
 
 def data_uri(svg: str) -> str:

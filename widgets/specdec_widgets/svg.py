@@ -11,7 +11,10 @@ from xml.sax.saxutils import escape, quoteattr
 
 from specdec_widgets.words import clip, columns
 
-__all__ = ["CHAR", "COLORS", "Canvas", "wrap"]
+__all__ = ["CHAR", "COLORS", "SHRINKS", "Canvas", "wrap"]
+
+SHRINKS = 'style="max-width:100%;height:auto"'
+"""As wide as it was drawn where there is room, else as wide as the page."""
 
 CHAR = 0.62
 """Width of a monospace character, in font sizes; generous, because the font of the reader is not known."""
@@ -127,7 +130,7 @@ class Canvas:
         )
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {width:.0f} {height:.0f}" '
-            f'width="{width:.0f}" height="{height:.0f}" font-family="{SANS}">'
+            f'width="{width:.0f}" height="{height:.0f}" {SHRINKS} font-family="{SANS}">'
             f"<title>{escape(title)}</title><desc>{escape(desc)}</desc>"
             f"<style>.m{{font-family:{MONO};white-space:pre}}text{{font-variant-numeric:tabular-nums}}</style>"
             f"<defs>{patterns}{defs}</defs>" + "\n".join(self._parts) + "</svg>\n"

@@ -149,5 +149,5 @@ def test_a_notebook_keeps_the_picture_and_the_laws_and_no_widget_stays() -> None
     ((text, html),) = kept
     assert "redraw" not in text
     assert "else draw from p: .44 .42 .14, off by .16; accepts .60" in text
-    assert "choose the same: .60 .30 .10, exact; accepts .58" in text
+    assert "accept if they agree: .60 .30 .10, exact; accepts .58" in text
     assert html.startswith("<img alt=")

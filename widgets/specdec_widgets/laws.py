@@ -15,7 +15,7 @@ Law = tuple[float, ...]
 
 RULES = {
     "exact": "accept with min(1, p/q), else draw from [p − q]₊",
-    "coupled": "one Gumbel noise for p and q, accept if both choose the same",
+    "coupled": "one Gumbel noise for both, accept if they agree",
     "redraw": "accept with min(1, p/q), else draw from p",
     "kept": "draft again until one is accepted",
     "threshold": "accept if p ≥ q, else draw from p",

@@ -5,6 +5,25 @@ Invariant: it looks at every text that is drawn below a node. It does not know w
 
 from __future__ import annotations
 
+# [ink, text] of every text below a node that is drawn in the ink of a meaning. A heading and tokens taken over are left
+# out: the one has an ink of its own for all it says, the others stand behind a drawn sign.
+INKED = """root => {
+  const probe = root.appendChild(document.createElement("i")), inks = {};
+  for (const name of ["green", "red", "blue", "purple", "amber"]) {
+    probe.style.color = `var(--${name}-ink)`;
+    inks[getComputedStyle(probe).color] = name;
+  }
+  probe.remove();
+  const found = [];
+  for (const node of root.querySelectorAll("*")) {
+    const own = [...node.childNodes].some(child => child.nodeType === 3 && child.data.trim());
+    if (!own || node.closest(".stage, .adopted") || !node.checkVisibility({visibilityProperty: true})) continue;
+    const style = getComputedStyle(node), ink = inks[node.namespaceURI.endsWith("svg") ? style.fill : style.color];
+    if (ink) found.push([ink, node.textContent.trim()]);
+  }
+  return found;
+}"""
+
 # The least contrast (WCAG) between a text and what lies behind it, over every text drawn below a node.
 CONTRAST = """root => {
   const pen = new OffscreenCanvas(1, 1).getContext("2d", {willReadFrequently: true});

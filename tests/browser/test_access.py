@@ -5,6 +5,7 @@ axe-core looks at each state; what axe cannot know (where the focus goes, what i
 
 from __future__ import annotations
 
+import re
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ import pytest
 
 from specdec_widgets.page import comparison_to_html, lab_to_html, timeline_to_html, to_html
 from tests.browser.axe import violations
-from tests.browser.contrast import CONTRAST
+from tests.browser.contrast import CONTRAST, INKED
+from tests.widgets.test_colours import SAYS
 from tests.widgets.timelines import TIMELINES
 from tests.widgets.traces import CASES
 from tests.widgets.trees import TREES
@@ -75,6 +77,22 @@ def test_every_text_reads_in_every_step(browser: Any, tmp_path: Path, kind: str,
         page.keyboard.press("Home")
         page.keyboard.press("p")
     page.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("kind", ["player", "compare", "lab", "timeline", "tree"])
+def test_every_text_says_what_its_ink_says(browser: Any, tmp_path: Path, kind: str, scheme: Any) -> None:
+    """Who cannot tell two inks apart loses nothing: a sign or a word says it too, in every step."""
+    page, seen = open_page(browser, tmp_path, kind, color_scheme=scheme), set()
+    page.focus(ROOT)
+    for _ in range(1 if kind == "lab" else 30):
+        seen |= {(ink, text) for ink, text in page.eval_on_selector(ROOT, INKED)}
+        page.keyboard.press("ArrowRight")
+    page.close()
+    assert len({ink for ink, _ in seen}) >= (1 if kind == "timeline" else 3)
+    for ink, text in seen:
+        if not (kind == "timeline" and re.match("[●■▲◆▼✚]", text)):  # a request's sign and number
+            assert re.search(SAYS[ink], text), (ink, text)
 
 
 @pytest.mark.parametrize("kind", ["compare", "paged", "player", "timeline"])

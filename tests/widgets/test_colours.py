@@ -6,15 +6,24 @@ are CIE76 in CIE Lab (D65), of which 2.3 is the least that one sees side by side
 
 from __future__ import annotations
 
+import re
 from itertools import combinations
+from xml.etree import ElementTree
 
 import pytest
 
 from specdec_widgets import rounds, still
 from specdec_widgets.owners import GLYPHS, MARKS, STYLES, look
 from specdec_widgets.svg import COLORS, DARK
+from tests.widgets.traces import CASES
+from tests.widgets.trees import TREES
 
 APART = 10.0
+SAYS = {
+    "green": r"✓|^accept|^u .* < ", "red": r"✗|^reject|^u .* ≥ |not lossless|lossless or not|forced|evicted|^[x!]$",
+    "blue": r"↺|correction|rewind", "purple": r"★|bonus|^next", "amber": r"^proposed$",
+}  # fmt: skip
+"""What a text in each ink says in signs or words: who sees no colour reads what it means, and no two say the same."""
 Matrix = tuple[tuple[float, float, float], ...]
 EYES: dict[str, Matrix] = {
     "usual": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
@@ -88,6 +97,20 @@ def test_areas_stay_apart(eye: str, colors: dict[str, str]) -> None:
         assert difference(colors[a], colors[b], eye) >= APART, (a, b)
     for a, b in combinations(("stale", "valid", "white"), 2):
         assert difference(colors[a], colors[b], eye) >= APART, (a, b)
+
+
+def test_every_text_says_what_its_ink_says() -> None:
+    """Some inks are one to some eyes (red and amber, purple and quiet): no text leaves its meaning to the ink."""
+    names, seen = {COLORS[f"{name}-ink"]: name for name in SAYS}, set()
+    for trace in (*CASES.values(), *TREES.values()):
+        for cycle in trace.cycles[:4]:
+            for svg in (still.to_svg(trace, cycle.index), rounds.round_of(trace, cycle.index).svg):
+                for text in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text"):
+                    if text.get("fill") in names and text.text:
+                        seen.add((names[text.attrib["fill"]], text.text))
+    assert {ink for ink, _ in seen} == SAYS.keys() - {"amber"}  # a proposed draft's text is plain
+    for ink, text in seen:
+        assert [name for name, says in SAYS.items() if re.search(says, text)] == [ink], text
 
 
 def test_requests_have_glyph_and_pattern_too() -> None:

@@ -143,7 +143,7 @@ export function scene(trace, m, frame, a, b, selected) {
     const beyond = c.last_kind === "bonus" && since(frame, "last") ? "bonus" : open ? "proposed" : "unused";
     const state = i < K ? standing(c, frame, i + 1) : beyond;
     const to = i < K || open ? Y.drafts + Y.chip : state === "bonus" ? Y.text + Y.chip : 0;
-    add("row" + i, "row " + state + now, at, Y.rows, { h: 1.5, text: "row " + i });
+    add("row" + i, "row " + state + now, at, Y.rows, { h: 1.5, text: (state === "bonus" ? "★ " : "") + "row " + i });
     const ends = { x1: mid(at), y1: Y.rows, x2: mid(at + 1) - 0.3, y2: to + 0.12 };
     if (to && at >= a - 1 && at < b) lines.push({ key: "l" + i, cls: "link " + state + now, ...ends });
   }

@@ -120,7 +120,20 @@ predict("07.p1", guess, lambda: largest(logits, 0.0)[1])
 #
 # **(row · (K + 1) + k) · V + draft**
 #
-# K + 1, not K: the last row of p belongs to the bonus. The rest is a matter of size.
+# K + 1, not K: the last row of p belongs to the bonus. In numbers: program 1, its third draft (k = 2), which is token 3.
+
+# %%
+K, V = 4, 5
+p = torch.rand(2, K + 1, V)
+row, k, draft = 1, 2, 3
+place = (row * (K + 1) + k) * V + draft
+
+print(f"behind (1 · 5 + 2) rows of 5, token 3: place {place}")
+print("the same number:", bool(p.flatten()[place] == p[row, k, draft]))
+
+# %% [markdown]
+# A kernel computes that place for all K drafts at once: `k` is a block of numbers, so the place is a block too. The rest
+# is a matter of size.
 #
 # ## Predict: how far does int32 reach?
 #
@@ -667,6 +680,7 @@ print("\n".join(small.ptx))
 #
 # ## Try it yourself
 #
+# - Draw the picture of your own `verify`, launched on `wide`. Which tensor does it read from end to end that the real one never has?
 # - Repair `row_max` and compile it again. Which instruction stands in the place of `mul.lo.s32`?
 # - In `verify`, race over row n of p, but subtract row 0 of q. Which case of the check notices first?
 # - `altered("tl.maximum(best, candidate)", …)` does not find its text in this kernel. Where does the real race live? Read

@@ -15,6 +15,7 @@ from specdec_teach.bench.records import SCHEMA_VERSION, Check, Count, Curve, Far
 from specdec_teach.drafters.base import Drafter
 from specdec_teach.drafters.model import ModelDrafter
 from specdec_teach.engine import Engine
+from specdec_teach.lineup import two_tokenizers
 from specdec_teach.pairs import Pair, load_pair
 from specdec_teach.sampling import Sampling
 
@@ -38,6 +39,7 @@ class Options:
     decoder: str = "auto"
     rounds: int | None = None
     quick: bool = False
+    tokenizers: str = "same"
 
     def pace(self, budget: float) -> Pace:
         """Return how many rounds to run: those asked for, or as many as fit into `budget` seconds."""
@@ -46,7 +48,7 @@ class Options:
 
 def load(options: Options) -> Pair:
     """Return the pair that was asked for."""
-    return load_pair(options.target, options.draft, dtype=options.dtype)
+    return load_pair(options.target, options.draft, dtype=options.dtype, tokenizers=options.tokenizers)
 
 
 def new_engine(options: Options, pair: Pair, *, drafter: Drafter | None = None) -> Engine:
@@ -55,7 +57,7 @@ def new_engine(options: Options, pair: Pair, *, drafter: Drafter | None = None) 
     It has no tokenizer, as its peers have none: no candidate pays for text.
     """
     if drafter is None and pair.draft is not None:
-        drafter = ModelDrafter(pair.draft, decoder=options.decoder)
+        drafter = ModelDrafter(pair.draft, decoder=options.decoder, **two_tokenizers(pair))
     return Engine(pair.target, drafter=drafter, decoder=options.decoder)
 
 

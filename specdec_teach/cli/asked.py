@@ -22,7 +22,7 @@ __all__ = ["add_drafter", "add_gamma", "add_pair", "drafter", "pair"]
 def add_pair(parser: argparse.ArgumentParser) -> None:
     """Let a command be given a pair."""
     parser.add_argument("--target", metavar="PATH_OR_ID", help="your own target (the embedded pair)")
-    parser.add_argument("--draft", metavar="PATH_OR_ID", help="the draft of your target")
+    parser.add_argument("--draft", metavar="PATH_OR_ID", help="the draft of your target (none)")
     parser.add_argument(
         "--tokenizers",
         default="same",

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specdec_kernels.errors import InvalidInput
+from specdec_teach.cli import asked
 
 if TYPE_CHECKING:
     from specdec_teach.bench.records import Report
@@ -42,8 +43,7 @@ def add(commands: Any) -> None:
         allow_abbrev=False,
     )
     parser.add_argument("suite", nargs="?", default="speed", choices=tuple(SUITES), metavar="SUITE", help="%(choices)s")
-    parser.add_argument("--target", metavar="NAME", help="a folder or a hub id (the embedded pair)")
-    parser.add_argument("--draft", metavar="NAME", help="a folder or a hub id; without it, n-gram drafts alone")
+    asked.add_pair(parser)
     parser.add_argument(
         "--dtype", default="auto", metavar="NAME", help="of both models, as for load_pair (%(default)s)"
     )
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     for path in args.chart:
         chart.check(path)
     stored = None if args.gate is None else gate.admits(args.gate, args.suite, args.quick)
-    options = Options(args.target, args.draft, args.dtype, args.decoder, args.rounds, args.quick)
+    options = Options(args.target, args.draft, args.dtype, args.decoder, args.rounds, args.quick, args.tokenizers)
     with threads(args.threads):
         found = find(args.suite)(options, _say)
         _show(found)

@@ -28,7 +28,7 @@ from specdec_teach.pairs import Pair
 from specdec_teach.sequence import Sequence
 from specdec_teach.sight import hidden as unseen
 from specdec_teach.sight import positions
-from specdec_teach.tree import Parents, kept
+from specdec_teach.tree import Parents, is_chain, kept
 
 __all__ = ["HeadDrafter"]
 
@@ -121,7 +121,8 @@ class HeadDrafter:
                 above = [number[sprout.parents[node]] for node in sprout.frontier]
                 feeds.append((state, [sprout.tokens[node] for node in sprout.frontier], state.made_GN[above]))
                 trees.append(kept(sprout.parents, (*sprout.grown[1:], *sprout.frontier)))
-        for (state, _, _), said_FN in zip(feeds, self._pass(feeds, trees), strict=True):
+        fed = self._pass(feeds, None if all(map(is_chain, trees)) else trees)  # one node a level needs no mask
+        for (state, _, _), said_FN in zip(feeds, fed, strict=True):
             state.made_GN = torch.cat([cast(Tensor, state.made_GN), said_FN])
         weight, said = self._output.weight, [_of(sequence).made_GN for sequence in sequences]
         return [

@@ -3,12 +3,13 @@
 The state is that of the last computed position. What the target says there is the pending token already, so head i
 (from 1) guesses the token i + 1 places behind it, and knows nothing of the guesses of the others.
 Invariant: each draft is drawn from its own head's processed distribution, with the drafts before it as history. It
-keeps no cache; the last state waits in `sequence.hidden` and nothing else does.
+keeps no cache; between cycles the last state waits in `sequence.hidden` and nothing else does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence as Items
+from dataclasses import dataclass
 from typing import Any, final
 
 import torch
@@ -80,34 +81,39 @@ class MedusaDrafter:
         """See `Drafter.propose`; the target's states wait in each `sequence.hidden`."""
         chains = [Chain(sequence, count) for sequence, count in zip(sequences, counts, strict=True)]
         active = [chain for chain in chains if chain.count > 0 and _ahead(chain.sequence) is not None]
-        if active:
-            states = [one.sequence.hidden.rows_RW[-1] for one in active if one.sequence.hidden is not None]
-            logits_KBV = self._output(self._network(torch.stack(states)))
-            for row, chain in enumerate(active):
-                first = _ahead(chain.sequence) or 0
-                for logits_1V in torch.split(logits_KBV[first:, row], 1):
-                    if not chain.take(logits_1V):
-                        break
+        for logits_KV, chain in zip(self._say([chain.sequence for chain in active]), active, strict=True):
+            for logits_1V in torch.split(logits_KV, 1):
+                if not chain.take(logits_1V):
+                    break
         return [chain.proposal() for chain in chains]
 
     def expand(
         self, sequences: Items[Sequence], sprouts: Items[Sprout], hidden: Items[Tensor] | None = None
     ) -> list[Tensor]:
         """See `Expandable.expand`: a node's depth says which head speaks, whatever stands on the way to it."""
+        fresh = [s for s, sprout in zip(sequences, sprouts, strict=True) if not sprout.grown and _ahead(s) is not None]
+        for sequence, logits_KV in zip(fresh, self._say(fresh), strict=True):
+            sequence.draft = _Said(logits_KV)
         return [self._behind(sequence, sprout) for sequence, sprout in zip(sequences, sprouts, strict=True)]
 
+    def _say(self, sequences: Items[Sequence]) -> list[Tensor]:
+        """Return for each sequence what the heads say whose place is not known yet, `[K, V]`."""
+        states = [one.hidden.rows_RW[-1] for one in sequences if one.hidden is not None]
+        if not states:
+            return []
+        logits_BKV: Tensor = self._output(self._network(torch.stack(states))).transpose(0, 1)
+        return [said_KV[_ahead(one) or 0 :] for said_KV, one in zip(logits_BKV, sequences, strict=True)]
+
     def _behind(self, sequence: Sequence, sprout: Sprout) -> Tensor:
-        ahead, deep = _ahead(sequence), (0, *depths(sprout.parents))
-        weight, heads_F = self._output.weight, [(ahead or 0) + deep[node + 1] for node in sprout.frontier]
-        logits_FV: Tensor = weight.new_full((len(heads_F), len(weight)), -torch.inf)
-        able = [row for row, head in enumerate(heads_F) if head < self._network.shape.count]
-        if ahead is not None and sequence.hidden is not None and able:
-            said_KN = self._network(sequence.hidden.rows_RW[-1:])[:, 0]
-            logits_FV[able] = self._output(said_KN[[heads_F[row] for row in able]])
-        return logits_FV
+        said, head = sequence.draft, max(depths(sprout.parents), default=0)
+        weight = self._output.weight
+        nothing_V: Tensor = weight.new_full((len(weight),), -torch.inf)
+        here_V = said.logits_KV[head] if isinstance(said, _Said) and head < len(said.logits_KV) else nothing_V
+        return here_V.expand(len(sprout.frontier), -1)
 
     def retract(self, sequence: Sequence) -> None:
         """See `Expandable.retract`."""
+        sequence.draft = None
 
     def commit(self, sequence: Sequence) -> None:
         """See `Drafter.commit`: only the last state is wanted again."""
@@ -116,6 +122,18 @@ class MedusaDrafter:
 
     def pointer(self, sequence: Sequence) -> None:
         """There is no cache."""
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class _Said:
+    """What the heads said of the places behind the text, `[K, V]`, while a tree grows from it."""
+
+    logits_KV: Tensor
+
+    def fork(self) -> _Said:
+        """It is never changed, so both read the same."""
+        return self
 
 
 def _ahead(sequence: Sequence) -> int | None:

@@ -223,16 +223,18 @@ class _Growing:
 
 def _draw(one: _Growing, parent: int, q_V: Tensor, plans: list[int]) -> None:
     """Draw children of one node, no token twice: each from q without those before it."""
-    for plan in plans:
-        number = one.sequence.draw(len(one.tokens), one.level + 1)
-        token = one.sequence.noise.draw(StreamId.DRAFT, number, q_V)
+    for left, plan in zip(range(len(plans) - 1, -1, -1), plans, strict=True):
+        token = one.sequence.noise.draw(StreamId.DRAFT, one.sequence.draw(len(one.tokens), one.level + 1), q_V)
         one.rows.append(q_V)
         one.add(parent, token, plan, 0.0)
-        q_V = q_V.index_fill(0, torch.tensor([token], device=q_V.device), 0.0)
-        mass = q_V.sum()
-        if not bool(mass > 0):
+        if not left:
             break
-        q_V = q_V / mass
+        rest_V = q_V.clone()
+        rest_V[token] = 0.0
+        mass = float(rest_V.sum())
+        if not mass > 0:
+            break
+        q_V = rest_V.div_(mass)
 
 
 def _read(shape: object) -> Parents:

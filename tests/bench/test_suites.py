@@ -34,7 +34,7 @@ TINY = sd.Pair(TARGET, NEAR, tokenizer)
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """The suites load the tiny pair, and a pair without a draft model where one is asked for."""
 
-    def load(target: str | None, draft: str | None, *, dtype: str | None) -> sd.Pair:
+    def load(target: str | None, draft: str | None, *, dtype: str | None, tokenizers: str) -> sd.Pair:
         if dtype == "bfloat16":
             narrow = (sd.testing.tiny_llama(noise=noise).to(torch.bfloat16) for noise in (0.0, 0.08))
             return sd.Pair(*narrow, tokenizer)

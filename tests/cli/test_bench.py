@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from tokenizers import Tokenizer, models
+from transformers import PreTrainedTokenizerFast
 
+import specdec_teach as sd
 from specdec_teach.bench import suites
 from specdec_teach.bench.records import Report
 from specdec_teach.bench.setting import Options, Say
@@ -44,6 +47,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Options]:
         (["--gate", "no-such-file.json"], "no-such-file.json"),
         (["--dtype", "float7"], "float7"),
         (["--decoder", "fast"], "fast"),
+        (["--tokenizers", "share"], "Did you mean 'shared'?"),
         (["--draft", "somewhere"], "somewhere"),
         (["--target", "no/such/model"], "no/such/model"),
     ],
@@ -71,10 +75,11 @@ def test_what_is_asked_for_arrives_and_what_is_found_is_written(
     asked: list[Options], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["--target", "a", "--draft", "b", "--dtype", "bfloat16", "--decoder", "hf", "--rounds", "3", "--quick"]
+    words += ["--tokenizers", "shared"]
     files = [tmp_path / name for name in ("r.json", "c.png", "c.html")]
     charts = [word for path in files[1:] for word in ("--chart", str(path))]
     assert main(["bench", *words, "--json", str(files[0]), *charts]) == 0
-    assert asked == [Options("a", "b", "bfloat16", "hf", 3, True)]
+    assert asked == [Options("a", "b", "bfloat16", "hf", 3, True, "shared")]
     assert Report.load(files[0]) == report(curves=())
     assert all(path.stat().st_size > 1000 for path in files)
     out, err = capsys.readouterr()
@@ -117,3 +122,33 @@ def test_a_real_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert found.meta.suite == "rollback"
     assert {race.name for race in found.races} >= {"paged: context", "masked: rejected"}
     assert "rollback by context" in capsys.readouterr().out
+
+
+@pytest.fixture
+def strangers(tmp_path: Path) -> list[str]:
+    """The words for a pair whose draft writes the same letters with other ids."""
+    alphabet = "".join(chr(at) for at in range(32, 127))
+    words = []
+    for name, letters, seed in (("target", alphabet, 0), ("draft", alphabet[::-1], 3)):
+        sd.testing.tiny_llama(vocab=len(letters), context=512, seed=seed).save_pretrained(tmp_path / name)
+        backend = Tokenizer(models.BPE({letter: at for at, letter in enumerate(letters)}, []))
+        PreTrainedTokenizerFast(tokenizer_object=backend).save_pretrained(tmp_path / name)
+        words += [f"--{name}", str(tmp_path / name)]
+    return [*words, "--quick", "--rounds", "1", "--json", str(tmp_path / "r.json")]
+
+
+def test_two_tokenizers_meet_where_asked(strangers: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """The draft is refused, or drafts what both know; whoever wants one tokenizer is left out of the race."""
+    assert main(["bench", "drafters", *strangers]) == 2
+    assert "differ at id 0: ' ' in the target's, '~' in the draft's" in capsys.readouterr().err
+    assert main(["bench", "drafters", *strangers, "--tokenizers", "shared"]) == 0
+    found = Report.load(strangers[-1])
+    assert {fare.drafter for fare in found.fares} == {"model", "model-argmax", "ngram", "retrieval"}
+    assert all(fare.alpha is not None for fare in found.fares if fare.drafter == "model" and fare.gamma)
+    assert all(check.holds for check in found.checks)
+    assert main(["bench", *strangers, "--tokenizers", "shared"]) == 0
+    found = Report.load(strangers[-1])
+    assert {one.source for one in found.races[0].candidates} == {"ours", "transformers"}
+    assert not [one for one in found.races[0].candidates if "assisted" in one.name]
+    assert any("one tokenizer" in note for note in found.notes)
+    assert all(check.holds for check in found.checks)

@@ -10,6 +10,7 @@ import specdec_teach as sd
 from specdec_teach.drafters.ngram import _Index
 
 from ..checks import logs
+from ..exactness.mistakes import first_unverified
 
 GREEDY = sd.Sampling.greedy()
 TARGET = sd.testing.tiny_llama()
@@ -33,6 +34,45 @@ def test_a_cap_holds_where_every_draft_stands(name: str, most: int) -> None:
     assert result.trace is not None
     assert all(len(c.proposed) <= most - (c.committed_before - len(prompt)) - 1 for c in result.trace.cycles)
     assert result.stats.drafted == result.stats.accepted == (0 if most <= 1 else most - 1)
+
+
+LADDER = sd.testing.TabularLM([[9.0 * (after == at + 1) for after in range(10)] for at in range(10)])
+"""Says 1, 2, 3, … ; "9" comes late."""
+WRONG = [1, 9, 2, 9, 3, 9, 4, 9, 5, 9, 6, 9, 0]
+LIARS: dict[str, Any] = {"ngram": sd.NgramDrafter, "retrieval": lambda: sd.RetrievalDrafter([WRONG])}
+
+
+def the_first_draft_is_judged(name: str, gamma: int, sampling: sd.Sampling) -> None:
+    """What is looked up begins with a token that the target never says: it falls each time, and the text stays."""
+    engine = sd.Engine(LADDER, drafter=LIARS[name](), gamma=gamma)
+    result = engine.generate(WRONG, sampling, max_new_tokens=7)
+    assert result.tokens == engine.generate(WRONG, sampling, max_new_tokens=7, speculate=False).tokens
+    assert result.tokens == (1, 2, 3, 4, 5, 6, 7)
+    assert result.trace is not None
+    drafted = [cycle for cycle in result.trace.cycles if cycle.proposed]
+    assert len(drafted) >= 5
+    assert max(len(cycle.proposed) for cycle in drafted) == gamma
+    for cycle in drafted:
+        assert cycle.proposed[0] == 9
+        assert (cycle.accepted, cycle.decisions[0].status, cycle.last_kind) == (0, "rejected", "correction")
+
+
+FIRST = [(name, gamma, how) for name in LIARS for gamma in (1, 3) for how in (GREEDY, sd.Sampling(top_k=1, seed=5))]
+
+
+@pytest.mark.parametrize(("name", "gamma", "sampling"), FIRST)
+def test_a_wrong_first_draft_falls_each_time(name: str, gamma: int, sampling: sd.Sampling) -> None:
+    the_first_draft_is_judged(name, gamma, sampling)
+
+
+@pytest.mark.parametrize(("name", "gamma", "sampling"), FIRST)
+def test_a_first_draft_that_nothing_judges_is_noticed(
+    name: str, gamma: int, sampling: sd.Sampling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that are shifted by one let it pass; also where it is the only one."""
+    first_unverified(monkeypatch)
+    with pytest.raises(AssertionError):
+        the_first_draft_is_judged(name, gamma, sampling)
 
 
 class _Counted:

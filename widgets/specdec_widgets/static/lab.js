@@ -132,7 +132,7 @@ export function mount(host, store) {
         node.setAttribute("aria-valuetext", num(value));
       }
       const sum = group.lastChild;
-      sum.replaceChildren(el("span", "green", "✓ " + num(least[i])), " + ", el("span", "blue", "↺ " + num(rest[i])), ` = ${num(p[i])}`);
+      sum.replaceChildren(el("span", "green", "✓\u00a0" + num(least[i])), " + ", el("span", "blue", "↺\u00a0" + num(rest[i])), ` = ${num(p[i])}`);
     });
     put(words, say(p, q, names.map((n) => mark(n))));
     widest = Math.max(...p, ...Object.values(all).flat());

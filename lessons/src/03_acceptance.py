@@ -609,7 +609,8 @@ check("03.6", both)
 # - Run the first cell at temperature 0.2 and at 1.5. Which of its numbers moves most?
 # - Let the draft use top-2 and the rule top-3: in `mixed`, put a list of your own in place of `q_raw`. Is the law right?
 # - Invent a rule for `engine_with` and try to get p out with a correction other than the residual.
-# - In the lab below, drag both laws, compare the rules, and let the engine draw.
+# - In the lab below, drag both laws, compare the rules, and let the engine draw. Its second rule, coupled, is exact too:
+#   draft and target draw from one noise. For which p and q does it accept as many drafts as the first?
 
 # %%
 sd.labs.acceptance(p4, q4)

@@ -94,19 +94,19 @@ def exact_law(
             "one; compare the text with that of speculate=False, or use rejection"
         )
     start = engine.stream(list(prompt_ids), sampling, max_new_tokens=n_tokens + engine.gamma, trace=False)
-    open_streams: dict[object, tuple[Stream, float]] = {(): (start, 1.0)}
+    levels: dict[int, dict[object, tuple[Stream, float]]] = {0: {(): (start, 1.0)}}  # by the number of new tokens
     law: dict[tuple[int, ...], float] = {}
-    while open_streams:
-        key = min(open_streams, key=lambda k: len(open_streams[k][0].sequence.tokens))
-        stream, weight = open_streams.pop(key)
-        new = tuple(stream.sequence.new_tokens)
-        if len(new) >= n_tokens or stream.finish_reason is not None:
-            law[new[:n_tokens]] = law.get(new[:n_tokens], 0.0) + weight
-            continue
-        for chance, after in _one_cycle(stream):
-            state = (*_state(after.sequence), after.progress.outlook)
-            known = open_streams.get(state)
-            open_streams[state] = (after, weight * chance) if known is None else (known[0], known[1] + weight * chance)
+    while levels:
+        for stream, weight in levels.pop(min(levels)).values():
+            new = tuple(stream.sequence.new_tokens)
+            if len(new) >= n_tokens or stream.finish_reason is not None:
+                law[new[:n_tokens]] = law.get(new[:n_tokens], 0.0) + weight
+                continue
+            for chance, after in _one_cycle(stream):
+                level = levels.setdefault(len(after.sequence.new_tokens), {})
+                state = (*_state(after.sequence), after.progress.outlook)
+                known = level.get(state)
+                level[state] = (after, weight * chance) if known is None else (known[0], known[1] + weight * chance)
     return dict(sorted(law.items()))
 
 

@@ -78,20 +78,24 @@ def chi_square(
     engine: Engine, right: dict[Any, float], tokens: int, runs: int, sampling_for: Callable[[int], sd.Sampling]
 ) -> float:
     """The p-value of `runs` seeded runs of the engine against a law of the first `tokens` tokens."""
-    keys = [_run(engine, sampling_for(seed), tokens + engine.gamma)[:tokens] for seed in range(runs)]
-    return _p_value(keys, right)
+    texts = _texts(engine, [sampling_for(seed) for seed in range(runs)], tokens + engine.gamma)
+    return _p_value([text[:tokens] for text in texts], right)
 
 
 def chi_square_of_long_runs(engine: Engine, right: Sequence[float], runs: int = 60, length: int = 300) -> float:
     """The p-value of all tokens of some long seeded runs, for a target that says `right` everywhere (i.i.d. tokens)."""
-    tokens = [token for seed in range(runs) for token in _run(engine, sd.Sampling(seed=seed), length)]
-    return _p_value(tokens, dict(enumerate(right)))
+    texts = _texts(engine, [sd.Sampling(seed=seed) for seed in range(runs)], length)
+    return _p_value([token for text in texts for token in text], dict(enumerate(right)))
 
 
-def _run(engine: Engine, sampling: sd.Sampling, length: int) -> tuple[int, ...]:
-    result = engine.generate([0], sampling, max_new_tokens=length, trace=False)
-    assert isinstance(result, sd.Result)
-    return result.tokens
+def _texts(engine: Engine, samplings: Sequence[sd.Sampling], length: int) -> list[tuple[int, ...]]:
+    """One text for each sampling, a hundred rows at a time; that a row is what it is alone is tested elsewhere."""
+    texts: list[tuple[int, ...]] = []
+    for at in range(0, len(samplings), 100):
+        some = list(samplings[at : at + 100])
+        results = engine.generate([[0]] * len(some), some, max_new_tokens=length, trace=False)
+        texts += [result.tokens for result in results]
+    return texts
 
 
 def _p_value(keys: Sequence[Any], right: dict[Any, float]) -> float:

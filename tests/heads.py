@@ -5,6 +5,7 @@ The oracle is transformers' own layer over the whole text at once: no cache, no 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,6 +26,13 @@ def tiny(vocab: int = 64, dtype: torch.dtype = torch.float32) -> Any:
 
 def head_for(target: Any, kind: str, seed: int = 1, spread: float = 0.3) -> HeadDrafter | MedusaDrafter:
     """A random head with decided opinions; one that hardly moves the state ("near") agrees with the target at times."""
+    network = _network_for(target, kind, seed, spread)
+    return MedusaDrafter(network, target) if isinstance(network, MedusaNetwork) else HeadDrafter(network, target)
+
+
+@functools.cache
+def _network_for(target: Any, kind: str, seed: int, spread: float) -> HeadNetwork | MedusaNetwork:
+    """Made once: what it says of a text is then worked out once too."""
     generator = torch.Generator().manual_seed(seed)
     width, features = target.config.hidden_size, FEATURES[kind]
     if kind == "medusa":
@@ -32,26 +40,32 @@ def head_for(target: Any, kind: str, seed: int = 1, spread: float = 0.3) -> Head
         with torch.no_grad():
             for weight in medusa.parameters():
                 weight.add_(spread * torch.randn(weight.shape, generator=generator))
-        return MedusaDrafter(medusa, target)
+        return medusa
     head = HeadNetwork(HeadShape(width, features, heads=4, inner=48)).initialise(generator)
     with torch.no_grad():
         head.norm.weight.copy_(target.model.norm.weight)
         for weight in head.parameters():
             weight.add_(spread * torch.randn(weight.shape, generator=generator) if weight.dim() > 1 else 0.0)
-    return HeadDrafter(head, target)
+    return head
 
 
+@functools.cache
 @torch.inference_mode()
-def states_of(target: Any, tokens: Sequence[int], features: Sequence[int]) -> Tensor:
+def states_of(target: Any, tokens: tuple[int, ...], features: tuple[int, ...]) -> Tensor:
     """The target's hidden states `[T, W]` of all tokens."""
-    seen = target(input_ids=torch.tensor([list(tokens)]), output_hidden_states=True).hidden_states
+    seen = target(input_ids=torch.tensor([tokens]), output_hidden_states=True).hidden_states
     return torch.cat([seen[layer][0] for layer in features], dim=-1)
 
 
-@torch.inference_mode()
 def head_logits(target: Any, head: HeadNetwork, tokens: Sequence[int], drafts: Sequence[int]) -> Tensor:
     """The logits `[K + 1, V]` of a head behind `tokens` and each of `drafts`, which the target has not seen."""
-    states = head.state(states_of(target, tokens[:-1], head.shape.features))
+    return _head_logits(target, head, tuple(tokens), tuple(drafts))
+
+
+@functools.cache
+@torch.inference_mode()
+def _head_logits(target: Any, head: HeadNetwork, tokens: tuple[int, ...], drafts: tuple[int, ...]) -> Tensor:
+    states = head.state(states_of(target, tokens[:-1], tuple(head.shape.features)))
     text, said = [*tokens, *drafts], []
     rotary = type(target.model.rotary_emb)(_rotary_config(target, head))
     for _ in range(len(drafts) + 1):
@@ -73,10 +87,15 @@ def _rotary_config(target: Any, head: HeadNetwork) -> Any:
     return config
 
 
-@torch.inference_mode()
 def medusa_logits(target: Any, heads: MedusaNetwork, tokens: Sequence[int]) -> Tensor:
     """The logits `[K, V]` of Medusa heads at the last computed position of `tokens`."""
-    state_W = states_of(target, tokens[:-1], heads.shape.features)[-1]
+    return _medusa_logits(target, heads, tuple(tokens))
+
+
+@functools.cache
+@torch.inference_mode()
+def _medusa_logits(target: Any, heads: MedusaNetwork, tokens: tuple[int, ...]) -> Tensor:
+    state_W = states_of(target, tokens[:-1], tuple(heads.shape.features))[-1]
     parts = [
         rms(part) * norm.weight for part, norm in zip(state_W.chunk(len(heads.norm_in)), heads.norm_in, strict=True)
     ]

@@ -69,7 +69,7 @@ def test_an_engine_judged_by_the_reference_follows_the_law() -> None:
     """`ByKernel` with the torch reference behind it: i.i.d. tokens of a constant target, and honest traces."""
     engine = tabular(logs(P4), logs(Q4), 3)
     engine.rule = ByKernel(rule_of("rejection"), "torch")
-    assert chi_square_of_long_runs(engine, P4, runs=30) > 1e-3
+    assert chi_square_of_long_runs(engine, P4, length=60) > 1e-3
     result = engine.generate([0], sd.Sampling(seed=1), max_new_tokens=60)
     flags_and_counts(result)
     assert result.trace is not None

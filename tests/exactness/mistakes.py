@@ -63,6 +63,9 @@ def raw_q(patch: Patch) -> None:
     honest = model_drafter.ModelDrafter.propose
 
     def propose(self: Any, sequences: Any, counts: Any, hidden: Any = None) -> list[Proposal]:
+        return [alone(self, one, count) for one, count in zip(sequences, counts, strict=True)]
+
+    def alone(self: Any, sequence: Any, count: int) -> Proposal:
         rows: list[Tensor] = []
 
         def both(logits: Tensor, sampling: sd.Sampling) -> Tensor:
@@ -72,10 +75,10 @@ def raw_q(patch: Patch) -> None:
         honest_processed = chain.processed
         chain.processed = both  # type: ignore[attr-defined]
         try:
-            (proposal,) = honest(self, sequences, counts)
+            (proposal,) = honest(self, [sequence], [count])
         finally:
             chain.processed = honest_processed  # type: ignore[attr-defined]
-        return [Proposal(proposal.tokens, torch.cat(rows) if rows else None)]
+        return Proposal(proposal.tokens, torch.cat(rows) if rows else None)
 
     patch.setattr(model_drafter.ModelDrafter, "propose", propose)
 

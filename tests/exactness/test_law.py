@@ -59,10 +59,10 @@ def test_chains_with_three_tokens(rule: str, gamma: int, settings: dict[str, Any
 
 @pytest.mark.parametrize(
     ("rule", "width", "gamma"),
-    [*itertools.product(RULES, [3], [3]), *itertools.product(RULES, [4], [2]), *itertools.product(RULES, [3], [4])],
+    [*itertools.product(RULES, [3], [3]), *itertools.product(RULES, [4], [2]), *itertools.product(RULES[:2], [3], [4])],
 )
 def test_longer_drafts_and_four_tokens(rule: str, width: int, gamma: int) -> None:
-    """γ = 3 and 4, and V = 4."""
+    """γ = 3 and 4, and V = 4; γ = 4 under coupled noise is in the whole grid."""
     target, draft = random_table(3, width), random_table(4, width)
     law = sd.exact_law(tabular(target, draft, gamma, "sample", rule), [0], 3, sd.Sampling(temperature=1.3))
     same_law(law, chain_law(target, sd.Sampling(temperature=1.3), 3))

@@ -381,7 +381,8 @@ show("C  plan by the last cycle", laws["C"])
 #
 # `gamma="auto"` asks, before every cycle, for the γ with the most expected tokens per second: E(γ) / (v(γ + 1) + γ · c). E(γ) = 1 + α + … +
 # αᵞ, v(T) is the price of a target forward over T positions and c that of a draft step, both in plain forwards. By default
-# prices are measured on your machine; here they are given, so that everybody sees the same.
+# prices are measured on your machine, and a draft is priced by its length: its first token costs more than the next, and heads that
+# guess at once cost the same for one guess as for four. Here prices are given, so that everybody sees the same.
 #
 # What is α? Nobody tells, so it is estimated from the request's own past. There is a catch: behind a rejection nobody looks.
 #
@@ -421,6 +422,9 @@ check("08.4", estimate)
 # %% [markdown]
 # Dividing accepted by drafted would be wrong in one direction only: it counts drafts as failures that nobody judged, the more so the larger γ
 # is. A planner that believes it drafts less and less.
+#
+# The engine's planner counts as you do, forgets a little each cycle, and begins with 2 and 0.5. It would rather try too much: a long
+# draft shows quickly that it does not pay, while a γ of 0 shows nothing.
 
 # %%
 from specdec_teach.exercises.lesson_08 import PRICES

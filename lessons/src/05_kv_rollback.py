@@ -549,7 +549,7 @@ check("05.4", finding)  # (cycle, "target" or "draft", slot)
 # </details>
 # <details><summary>Hint 2: the draft</summary>
 #
-# A rewind can leave a pointer or lower it. In one line it does neither.
+# A rewind can leave a pointer or lower it. In two lines it does neither; the first of them counts.
 # </details>
 # <details><summary>Hint 3: the slot</summary>
 #

@@ -70,6 +70,14 @@ class Engine:
     Where the drafter grows trees, γ is the most drafts below each other.
     InvalidInput: a model that cannot be rolled back or is in training mode, a drafter that does not fit, γ < 0,
     an unknown rule or cache, trees under a rule or over a target that takes chains alone.
+    Source: Leviathan et al. 2023, algorithm 1; Chen et al. 2023.
+
+    >>> from specdec_teach.drafters.scripted import ScriptedDrafter
+    >>> from specdec_teach.testing import TabularLM
+    >>> engine = Engine(TabularLM([[0.0, 9.0], [9.0, 0.0]]), drafter=ScriptedDrafter([1, 0, 0]), gamma=3)
+    >>> result = engine.generate([0], Sampling.greedy(), max_new_tokens=5)
+    >>> result.tokens, result.stats.drafted, result.stats.accepted
+    ((1, 0, 1, 0, 1), 3, 2)
     """
 
     def __init__(

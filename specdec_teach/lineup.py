@@ -33,6 +33,7 @@ def drafters_for(pair: Pair) -> dict[str, Drafter]:
 
     A pair without a draft model has the lookup drafters alone. "retrieval" looks things up in 200 stories of the kind
     that the embedded pair writes; with another pair it has no text until it is told to `remember` one.
+    InvalidInput where the draft model cannot serve (see `ModelDrafter`).
 
     >>> from specdec_teach.testing import tiny_llama
     >>> list(drafters_for(Pair(tiny_llama(), None, None)))

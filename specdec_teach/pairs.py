@@ -64,6 +64,10 @@ def load_pair(
     (`sd.drafters_for`, or `sd.ModelDrafter` with both tokenizers).
     InvalidInput: a name that cannot be loaded or was not fetched, a `draft` without a `target`, two tokenizers that
     differ, or two ways to place the target.
+
+    >>> pair = load_pair()
+    >>> pair.target.dtype, pair.draft is None
+    (torch.float32, False)
     """
     if tokenizers not in _MEET:
         raise unknown_name("tokenizers=", tokenizers, _MEET)

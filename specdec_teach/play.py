@@ -31,7 +31,8 @@ def play(
 ) -> object:
     """Run `engine` once and return the cycle player, live: "reject at position j" in it runs the engine again.
 
-    Arguments as in `Engine.generate`. The first run's seed is kept for the later ones.
+    Arguments and errors as in `Engine.generate`: `max_new_tokens` and `gamma` in tokens, `reject_at` a position among
+    the drafts, from 0. The first run's seed is kept for the later ones. EngineFailure where no renderer is installed.
     """
     settings = sampling
 

@@ -42,6 +42,7 @@ class Sampling:
 
     `logprobs`: report the log-probabilities of the n likeliest tokens and of the chosen one, 0 reports none.
     `seed`: 0 … 2⁶⁴ − 1; None draws a fresh one, which the trace records.
+    InvalidInput, from here or from the engine that is given it: a value out of its range, or that does not fit there.
 
     >>> Sampling(temperature=0.8, seed=7).greedy_now, Sampling.greedy().greedy_now
     (False, True)

@@ -38,6 +38,11 @@ def check(engine: Engine, sections: Iterable[str] | None = None) -> Report:
 
     The engine's rule, its parts and its kind of drafter are proven over tabular models, its own models and caches
     against fresh prefills. InvalidInput: an engine without a drafter or with γ = 0, a lossy rule, an unknown section.
+
+    >>> from specdec_teach.drafters.model import ModelDrafter
+    >>> from specdec_teach.testing import TabularLM
+    >>> check(Engine(TabularLM([0.0, 1.0]), drafter=ModelDrafter(TabularLM([1.0, 0.0])), gamma=2), ["caps"]).ok
+    True
     """
     return Report.of(list(run(engine, sections)))
 

@@ -71,6 +71,10 @@ class EarlyExitDrafter:
     There is no cache to point at: `draft_kv` is None in a trace. Where the target's forward cannot stop between two
     layers any more (hooks were added to it), nothing is proposed.
     InvalidInput: a model that does not run on the compact decoder, or a number of layers that it does not have.
+
+    >>> from specdec_teach.testing import tiny_llama
+    >>> EarlyExitDrafter(tiny_llama(layers=3), 2).layers
+    2
     """
 
     def __init__(self, model: object, layers: int = 2, *, leave: Exit | None = None) -> None:

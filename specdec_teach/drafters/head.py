@@ -41,6 +41,10 @@ class HeadDrafter:
     `HeadDrafter.of(pair)` loads the weights that come with the embedded target. Before the target has computed a token
     nothing is proposed. InvalidInput when network and target have different widths.
     Source: EAGLE (Li et al. 2024); with several hidden states and roll-outs in training, EAGLE-3 (Li et al. 2025).
+
+    >>> from specdec_teach import load_pair
+    >>> HeadDrafter.of(load_pair()).features  # the hidden states of the target that it reads
+    (3, 7, 10)
     """
 
     def __init__(self, network: HeadNetwork, target: Any, *, name: str = "head", revision: str = "local") -> None:

@@ -34,6 +34,10 @@ class MedusaDrafter:
     `target`: the model that the engine serves; the output matrix is its own. `MedusaDrafter.of(pair)` loads the weights
     that come with the embedded target. Before the target has computed a token nothing is proposed.
     InvalidInput when network and target have different widths. Source: Medusa (Cai et al. 2024).
+
+    >>> from specdec_teach import load_pair
+    >>> MedusaDrafter.of(load_pair()).features  # the hidden states of the target that they read
+    (7, 10)
     """
 
     def __init__(self, network: MedusaNetwork, target: Any, *, name: str = "medusa", revision: str = "local") -> None:

@@ -40,6 +40,12 @@ class ModelDrafter:
     own tokenizer writes it; a text that takes more than four of its ids a token may leave it no room to draft.
     Source: token-level intersection (Timor et al. 2025). InvalidInput when the model cannot serve (see `ModelRunner`),
     the mode is unknown, one tokenizer is given alone, or the two share nothing.
+
+    >>> from specdec_teach import Engine, Sampling
+    >>> from specdec_teach.testing import TabularLM
+    >>> engine = Engine(TabularLM([1.0, 3.0]), drafter=ModelDrafter(TabularLM([3.0, 1.0])), gamma=2)
+    >>> engine.generate([0], Sampling(seed=1), max_new_tokens=8).stats.drafted > 0
+    True
     """
 
     def __init__(

@@ -29,7 +29,13 @@ class ScriptedDrafter:
     `tokens`: ids by new-token position; or a list of such lists, one per row of a batch; or a function
     (committed ids, count) -> ids. `q`: None when each token is certain (one-hot); one distribution `[V]` for every
     token; or `[N, V]` by new-token position. Tokens that were not really drawn from a q make a run that is not exact;
-    its trace says so.
+    its trace says so. InvalidInput: a q of another shape, or with an entry below 0.
+
+    >>> from specdec_teach import Engine, Sampling
+    >>> from specdec_teach.testing import TabularLM
+    >>> engine = Engine(TabularLM([0.0, 9.0]), drafter=ScriptedDrafter([1, 0]), gamma=2)
+    >>> [cycle.accepted for cycle in engine.generate([0], Sampling.greedy(), max_new_tokens=3).trace.cycles]
+    [1, 0]
     """
 
     def __init__(self, tokens: Script, q: Tensor | Items[float] | Items[Items[float]] | None = None) -> None:

@@ -46,6 +46,16 @@ class TreeDrafter:
     stay. They are certain, at any temperature: drawn ones that are chosen by their chance would follow another law
     than q. In an engine γ cuts the depth.
     InvalidInput: both or an impossible shape, more than 63 drafts, a base of chains alone.
+    Source: trees, Miao et al. 2024 (SpecInfer); siblings without replacement, Yang et al. 2024; a budget, Li et al.
+    2024 (EAGLE-2).
+
+    >>> from specdec_teach import Engine, ModelDrafter, Sampling
+    >>> from specdec_teach.testing import TabularLM
+    >>> target, draft = TabularLM([1.0, 2.0, 3.0]), TabularLM([1.0, 3.0, 2.0])
+    >>> engine = Engine(target, drafter=TreeDrafter(ModelDrafter(draft), (2,)), gamma=1)
+    >>> cycle = engine.generate([0], Sampling.greedy(), max_new_tokens=2).trace.cycles[0]
+    >>> cycle.proposed, cycle.path, cycle.emitted
+    ((1, 2), (1,), (2, 2))
     """
 
     def __init__(

@@ -13,6 +13,7 @@ import anywidget
 import traitlets
 
 from specdec_kernels.errors import InvalidInput, unknown_name
+from specdec_widgets.bundle import bundle
 from specdec_widgets.laws import ENGINE, RULES, distance, laws, stands
 from specdec_widgets.pacing import Pacer
 from specdec_widgets.page import asset
@@ -135,10 +136,8 @@ class AcceptanceLab(anywidget.AnyWidget):
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """The live view, and what a notebook keeps of it: the identity picture and the laws as text."""
-        live = super()._repr_mimebundle_(**kwargs)
-        data, metadata = live if isinstance(live, tuple) else (live or {}, {})
         still = identity(self.lab["p"], self.lab["q"], labels=self.lab["labels"])
-        return {**data, "text/plain": repr(self), "text/html": still.image}, metadata
+        return bundle(super()._repr_mimebundle_(**kwargs), repr(self), still.image)
 
 
 def _nothing(width: int) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import traitlets
 
 from specdec_teach.comparison import Comparison
 from specdec_widgets.abreast import stills
+from specdec_widgets.bundle import bundle
 from specdec_widgets.page import asset, payload
 from specdec_widgets.words import mark, summary
 
@@ -56,7 +57,4 @@ class ComparePlayer(anywidget.AnyWidget):
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """The live view, and what a notebook keeps of it: a still of each run and one line of text."""
-        live = super()._repr_mimebundle_(**kwargs)
-        data, metadata = live if isinstance(live, tuple) else (live or {}, {})
-        kept = stills(self._record)
-        return {**data, "text/plain": repr(self), **({"text/html": kept} if kept else {})}, metadata
+        return bundle(super()._repr_mimebundle_(**kwargs), repr(self), stills(self._record))

@@ -16,8 +16,10 @@ import traitlets
 
 from specdec_kernels.errors import InvalidInput
 from specdec_teach.trace import Trace
+from specdec_widgets.bundle import bundle
 from specdec_widgets.page import asset
-from specdec_widgets.player import CyclePlayer, stored
+from specdec_widgets.player import CyclePlayer
+from specdec_widgets.still import image
 
 __all__ = ["Console", "ConsolePlayer", "Field", "told"]
 
@@ -119,6 +121,4 @@ class ConsolePlayer(ipywidgets.VBox):  # type: ignore[misc]
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """The live view, and what a notebook keeps of it: a still of one cycle and one line of text."""
-        live = super()._repr_mimebundle_(**kwargs)
-        data, metadata = live if isinstance(live, tuple) else (live or {}, {})
-        return {**data, **stored(self.record), "text/plain": repr(self)}, metadata
+        return bundle(super()._repr_mimebundle_(**kwargs), repr(self), image(self.record))

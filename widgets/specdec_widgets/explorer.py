@@ -13,6 +13,7 @@ from typing import Any
 import ipywidgets
 
 from specdec_kernels.errors import InvalidInput
+from specdec_widgets.bundle import bundle
 from specdec_widgets.console import Console, Field, told
 from specdec_widgets.costs import ALPHAS, Ledger, Measured, surface_of, tokens_per_cycle
 
@@ -99,10 +100,7 @@ class CostExplorer(ipywidgets.VBox):  # type: ignore[misc]
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """The live view, and what a notebook keeps of it: the still of the measured surface and its table."""
-        live = super()._repr_mimebundle_(**kwargs)
-        data, metadata = live if isinstance(live, tuple) else (live or {}, {})
-        still = surface_of(self._ledger, self._points)
-        return {**data, "text/plain": repr(self), "text/html": still.image}, metadata
+        return bundle(super()._repr_mimebundle_(**kwargs), repr(self), surface_of(self._ledger, self._points).image)
 
 
 def _ridge(ledger: Ledger) -> tuple[list[int], list[float]]:

@@ -15,6 +15,7 @@ import traitlets
 
 from specdec_kernels.errors import InvalidInput
 from specdec_teach.trace import Trace
+from specdec_widgets.bundle import bundle
 from specdec_widgets.page import asset
 from specdec_widgets.steps import first_step, step_count
 from specdec_widgets.still import image
@@ -102,12 +103,4 @@ class CyclePlayer(anywidget.AnyWidget):
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """The live view, and what a notebook keeps of it: a still of one cycle and one line of text."""
-        live = super()._repr_mimebundle_(**kwargs)
-        data, metadata = live if isinstance(live, tuple) else (live or {}, {})
-        return {**data, **stored(self._record)}, metadata
-
-
-def stored(trace: Trace) -> dict[str, str]:
-    """The part of the output that stays in the notebook: text/plain, and text/html where there is a cycle to show."""
-    still = image(trace)
-    return {"text/plain": summary(trace), **({"text/html": still} if still else {})}
+        return bundle(super()._repr_mimebundle_(**kwargs), repr(self), image(self._record))

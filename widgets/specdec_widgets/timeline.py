@@ -14,6 +14,7 @@ import traitlets
 
 from specdec_teach.timeline import Timeline
 from specdec_widgets.blocks import image
+from specdec_widgets.bundle import bundle
 from specdec_widgets.page import asset
 from specdec_widgets.serving import gist
 
@@ -52,8 +53,4 @@ class TimelinePlayer(anywidget.AnyWidget):
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """The live view, and what a notebook keeps of it: a still of one step and one line of text."""
-        live = super()._repr_mimebundle_(**kwargs)
-        data, metadata = live if isinstance(live, tuple) else (live or {}, {})
-        still = image(self._record)
-        stored = {"text/plain": gist(self._record), **({"text/html": still} if still else {})}
-        return {**data, **stored}, metadata
+        return bundle(super()._repr_mimebundle_(**kwargs), repr(self), image(self._record))

@@ -46,6 +46,7 @@ class CostExplorer(ipywidgets.VBox):  # type: ignore[misc]
         ]
         self.console = Console("Cost explorer", fields, auto=True)
         self.figure = FigureWidget(_figure(ledger, points, dark))
+        self.figure._config = {"displayModeBar": False}  # nothing that a mouse alone could press
         super().__init__([self.console, self.figure])
         self.console.observe(self._hear, names="request")
         self.update()
@@ -156,7 +157,9 @@ def _figure(ledger: Ledger, points: Sequence[Measured], dark: bool) -> dict[str,
     layout = {
         "paper_bgcolor": ground, "plot_bgcolor": ground, "height": 430,
         "font": {"color": ink, "size": 13, "family": FONT},
-        "margin": {"l": 60, "r": 20, "t": 46, "b": 50}, "legend": {"orientation": "h", "y": 1.13, "x": 0},
+        "margin": {"l": 60, "r": 20, "t": 46, "b": 50}, "legend": {
+            "orientation": "h", "y": 1.13, "x": 0, "itemclick": False, "itemdoubleclick": False,
+        },
         "xaxis": {**axis, "title": {"text": "γ, drafts a cycle"}, "dtick": 1}, "dragmode": False,
         "yaxis": {**axis, "title": {"text": "α, acceptance"}, "range": [-0.025, 1.025]},
     }  # fmt: skip

@@ -4,7 +4,7 @@
  * Invariant: it draws what the store holds and sends what was chosen; it computes nothing. Texts enter as text nodes.
  */
 
-import { el, forKernel, memory, option, put } from "./elements.js";
+import { el, forKernel, memory, option, put, scrollable } from "./elements.js";
 import { command, frame } from "./frame.js";
 
 export { memory };
@@ -14,7 +14,7 @@ const HELP = [["Tab", "next field"], ["Enter", "run, from a field of text"], ["R
 /** Fields whose values are told to the kernel as they change. @param {HTMLElement} host  @param {import("./elements.js").Store} store */
 export function mount(host, store) {
   const { root, help, helpButton, keysTo, close } = frame(host, "specdec-console", store.get("title"), HELP);
-  const form = el("div", "form"), status = el("p", "status"), found = el("div", "found"), inputs = new Map();
+  const form = el("div", "form"), status = el("p", "status"), found = scrollable(el("div", "found")), inputs = new Map();
   const run = command("run", () => ask("run"), "run"), stop = command("stop", () => ask("stop"), "halt");
   let asked = 0, waiting = 0;
   status.setAttribute("role", "status");
@@ -78,7 +78,7 @@ export function mount(host, store) {
     const { rows = [], note = "" } = store.get("findings") ?? {};
     found.hidden = !rows.length;
     if (!rows.length) return;
-    const head = ["", "invariant", "where it fails", "first of it"].map((text) => Object.assign(el("th", "", text), { scope: "col" }));
+    const head = ["holds", "invariant", "where it fails", "first of it"].map((text, i) => Object.assign(el("th", "", i ? text : el("span", "unseen", text)), { scope: "col" }));
     const body = rows.map((row) => {
       const name = Object.assign(el("th", "", el("b", "", row.name), el("span", "quiet", row.said)), { scope: "row" });
       const where = row.first === null || row.first === undefined ? el("span", "", row.where) : command(row.where, () => ask("cycle", { cycle: row.first }), "jump");

@@ -48,6 +48,9 @@ function line(at, what) {
   return node;
 }
 
+/** A token in short; the mouse shows all of it. */
+const named = (label, most) => Object.assign(token(clip(label, most)), { title: clip(label, 200) });
+
 const PARTS = [["min", "both"], ["excess-p", "p only"], ["excess-q over", "q only"]];
 
 /** The ledger's elements for its data; `test` is the acceptance test in words. */
@@ -57,7 +60,7 @@ export function drawLedger(data, words) {
   const most = Math.max(...every.map((r) => r.residual ?? 0), 1e-9);
   const mark = last ? data.last : data.state, name = last ? (data.row ? "bonus" : "next token") : NAMES[mark] ?? mark;
   const verdict = el("span", "verdict " + mark, [GLYPH[mark], name].filter(Boolean).join(" "));
-  const title = el("h3", "", last ? verdict : sub(data.position), token(clip(data.label, 24)), last ? "" : verdict);
+  const title = el("h3", "", last ? verdict : sub(data.position), named(data.label, 24), last ? "" : verdict);
   title.append(el("span", "row-name", "row " + data.row));
   const head = [title];
   if (data.unknown) return [title, el("p", "quiet", UNKNOWN)];
@@ -86,7 +89,7 @@ export function drawLedger(data, words) {
   table.append(el("thead", "", thead));
   const body = el("tbody");
   for (const r of every) {
-    const name = r.role === "rest" ? el("span", "quiet", "rest") : token(clip(r.label, 14)), label = el("th", "name", name);
+    const name = r.role === "rest" ? el("span", "quiet", "rest") : named(r.label, 14), label = el("th", "name", name);
     label.scope = "row";
     const sign = r.role === "drawn" ? (last ? data.last : "correction") : r.role === "proposed" ? data.state : "";
     if (GLYPH[sign]) label.prepend(el("span", "glyph " + sign, GLYPH[sign]));

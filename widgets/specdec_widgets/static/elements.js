@@ -67,6 +67,22 @@ export function keyed(parent, make, update) {
   };
 }
 
+/** Let the tabulator stop at a part of a view where it does not fit, so that keys can scroll it. */
+export function scrollable(node) {
+  new ResizeObserver(() => {
+    if (node.scrollWidth > node.clientWidth + 1 || node.scrollHeight > node.clientHeight + 1) node.tabIndex = 0;
+    else node.removeAttribute("tabindex");
+  }).observe(node);
+  return node;
+}
+
+/** Whether a key scrolls the part that has the focus: what a view's own keys move into sight, a pane, is not meant. */
+export function scrolls({ key, target }) {
+  const side = /^Arrow(Left|Right)$/.test(key) ? "Width" : /^Arrow(Up|Down)$/.test(key) ? "Height" : "";
+  if (!side || target.matches(".pane, input, select, textarea")) return false;
+  return target["scroll" + side] > target["client" + side] + 1 && /auto|scroll/.test(getComputedStyle(target)["overflow" + (side === "Width" ? "X" : "Y")]);
+}
+
 /** True when the nearest painted background behind a node is dark. */
 export function onDark(node) {
   for (let n = node; n; n = n.parentElement) {

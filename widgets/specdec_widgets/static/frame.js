@@ -4,7 +4,7 @@
  * Invariant: whatever `frame` starts, `close` ends. It knows no view.
  */
 
-import { button, el, laser, watchTheme } from "./elements.js";
+import { button, el, laser, scrolls, watchTheme } from "./elements.js";
 
 /** @param {HTMLElement} host  @param {string} cls  @param {string} label  @param {string[][]} keys */
 export function frame(host, cls, label, keys) {
@@ -33,7 +33,7 @@ export function frame(host, cls, label, keys) {
       if (key === "Escape") {
         if (!help.hidden) toggle(false);
         else /** @type {HTMLElement|null} */ (document.activeElement)?.blur();
-      } else if (field) return event.stopPropagation(); // the field's own key; a host would take it for a command
+      } else if (field || scrolls(event)) return event.stopPropagation(); // the field's own key; a host would take it for a command
       else if (/BUTTON|SUMMARY/.test(target.tagName) && (key === " " || key === "Enter")) return;
       else if (!own(event)) {
         if (key === "p" || key === "P") root.toggleAttribute("data-projector");

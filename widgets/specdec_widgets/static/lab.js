@@ -6,7 +6,7 @@
  */
 
 import { clip, mark, num, plural, quote } from "./words.js";
-import { el, forKernel, memory, option, put, svg } from "./elements.js";
+import { el, forKernel, memory, option, put, scrollable, svg } from "./elements.js";
 import { command, frame } from "./frame.js";
 import { accepted, ceiling, corrected, distance, ENGINE, laws, moved, RULES, stands, total, wobble } from "./laws.js";
 
@@ -81,7 +81,7 @@ export function mount(host, store) {
   const absent = el("p", "quiet", "Draws come from an engine: open this lab in a notebook with one to see them.");
   root.append(
     el("header", "", el("strong", "cycle", "Acceptance lab"), el("span", "facts")), el("div", "controls", preset, swap, helpButton),
-    plot, legend, el("div", "strip mass", el("p", "", alphaText, betaText), strip), words, el("div", "sheet", rules), el("p", "quiet", ONE), engine, absent, help,
+    plot, legend, el("div", "strip mass", el("p", "", alphaText, betaText), strip), words, scrollable(el("div", "sheet", rules)), el("p", "quiet", ONE), engine, absent, help,
   );
 
   const column = (i, which) => {
@@ -99,9 +99,9 @@ export function mount(host, store) {
     plot.replaceChildren(...names.map((name, i) => {
       const label = clip(mark(name), 12), stack = el("div", "col stack", el("i", "accept"), el("i", "gain"));
       stack.setAttribute("aria-hidden", "true");
-      return el("div", "token-group", el("div", "cols", column(i, "q"), stack, column(i, "p")), el("bdi", "token", label), el("p", "sum"));
+      return el("div", "token-group", el("div", "cols", column(i, "q"), stack, column(i, "p")), Object.assign(el("bdi", "token", label), { title: clip(mark(name), 200) }), el("p", "sum"));
     }));
-    head.replaceChildren(...["rule", ...names.map((n) => clip(mark(n), 10)), "off by", "accepts"].map((text, i) => Object.assign(el("th", i ? "" : "name", text), { scope: "col" })));
+    head.replaceChildren(...["rule", ...names.map((n) => clip(mark(n), 10)), "off by", "accepts"].map((text, i) => Object.assign(el("th", i ? "" : "name", text), { scope: "col", title: i && i <= names.length ? clip(mark(names[i - 1]), 200) : "" })));
     const rows = [...Object.entries(RULES), ["engine", ""]];
     body.replaceChildren(...rows.map(([key, text]) => {
       const name = Object.assign(el("th", "name", text), { scope: "row" });
@@ -189,7 +189,7 @@ export function mount(host, store) {
     for (const w of [...wrong].sort((a, b) => b.y - a.y)) {
       nodes.push(svg("path", { class: "bias", d: `M46 ${y(w.y)}H${right}` }));
       low = Math.max(low + 15, +y(w.y) + 4);
-      nodes.push(text("bias-name", right + 6, low, { redraw: "draw from p", kept: "accepted only", threshold: "threshold", argmax: "likeliest draft", same_u: "one u" }[w.key]));
+      nodes.push(text("bias-name", right + 6, low, "✗ " + { redraw: "draw from p", kept: "accepted only", threshold: "threshold", argmax: "likeliest draft", same_u: "one u" }[w.key]));
     }
     nodes.push(line("typical", typical));
     if (path.length) nodes.push(line("path", path), svg("circle", { class: "now", cx: x(path.at(-1)[0]), cy: y(path.at(-1)[1]), r: 4 }));

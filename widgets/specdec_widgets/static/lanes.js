@@ -21,7 +21,8 @@ export const Y = {
 };
 export const height = (m) => (m.hasDraft ? Y.draft : Y.target) + Y.cell + 2.2;
 
-/** Which columns a step must show, and which one it is about. @returns {{left: number, right: number, at: number}}
+/** Which columns a step must show, and which one it is about, and the most that may be scrolled.
+ * @returns {{left: number, right: number, at: number, most: number}}
  * @param {Trace} trace  @param {Index} m  @param {Frame} frame */
 export function extent(trace, m, frame) {
   const c = frame.stage === "prefill" ? undefined : trace.cycles[frame.cycle];
@@ -30,12 +31,13 @@ export function extent(trace, m, frame) {
   const first = Math.min(L - 1, c?.draft_kv?.before ?? L - 1), newest = c && since(frame, "last") ? c.committed_after - 1 : L - 1;
   const column = frame.k ? L + frame.k - 1 : newest;
   const rewind = frame.stage === "rewind" ? (x(c.target_kv.after) + x(c.target_kv.written)) / 2 + 2 : null;
-  return { left: x(first) - 1, right: x(L + K + 1) + 1.6, at: rewind ?? (x(column) + x(column + 1)) / 2 };
+  const most = rewind === null ? Infinity : x(Math.min(c.target_kv.after, c.draft_kv?.after ?? Infinity)) - 4.8; // C = … stands left of its pointer
+  return { left: x(first) - 1, right: x(L + K + 1) + 1.6, at: rewind ?? (x(column) + x(column + 1)) / 2, most };
 }
 
 /** Where to scroll so that the step's columns show in a window `width` wide: at a column's edge where there is room. */
-export function scrollFor(edge, { left, right, at }, width) {
-  if (right - left > width) return Math.max(0, at - width / 2);
+export function scrollFor(edge, { left, right, at, most }, width) {
+  if (right - left > width) return Math.max(0, Math.min(at - width / 2, most));
   const want = Math.max(0, Math.min(left, Math.max(right - width, left - width * 0.4)));
   if (want <= edge[0]) return want;
   const column = columnAt(edge, want), next = edge[column] < want ? edge[column + 1] ?? want : want;

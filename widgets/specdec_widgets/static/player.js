@@ -8,7 +8,7 @@
  */
 
 import { plural, prose } from "./words.js";
-import { button, el, forKernel, memory, option, put, reading, watchTheme } from "./elements.js";
+import { button, el, forKernel, memory, option, put, reading, scrollable, watchTheme } from "./elements.js";
 import { focus, index, ORDER, since, standing } from "./steps.js";
 import { ledger, test } from "./ledger.js";
 import { bar, drawLedger } from "./drawing.js";
@@ -73,7 +73,7 @@ export const mount = reading("trace", refusal, (host, store) => {
     waiting = setTimeout(() => put(status, "no answer from the kernel yet: if it was restarted, run this cell again"), 20000);
   });
 
-  const lanes = board(root, (j) => select(j)), ledgerBox = el("div", "ledger"), side = el("div", "side"), drafts = tree();
+  const lanes = board(root, (j) => select(j)), ledgerBox = scrollable(el("div", "ledger")), side = el("div", "side"), drafts = tree();
   root.append(
     el("header", "", cycleName, stageName, facts, badges), deck.controls, live, status,
     lanes.lanes, legend(), lanes.words, lanes.blockLine, drafts.node, el("div", "below", ledgerBox, side), deck.help,

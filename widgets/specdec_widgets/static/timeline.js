@@ -7,7 +7,7 @@
  */
 
 import { list, pace, percent, plural } from "./words.js";
-import { button, el, forKernel, keyed, memory, put, reading, watchTheme } from "./elements.js";
+import { button, el, forKernel, keyed, memory, put, reading, scrollable, watchTheme } from "./elements.js";
 import { refusal } from "./captions.js";
 import { saver, transport } from "./transport.js";
 import { blocksAfter, chosen, ending, indexRun, left, nameOf, places, say, where } from "./pool.js";
@@ -91,7 +91,7 @@ export const mount = reading("timeline", refusal, (host, store) => {
   tiles.setAttribute("role", "img");
   words.setAttribute("aria-live", "polite");
   const drawTiles = keyed(tiles, () => el("div"), (node, item) => drawTile(node, item.block, item.size, item.mine));
-  const map = el("div", "map"), side = el("div", "side"), tables = el("div", "tables");
+  const map = scrollable(el("div", "map")), side = el("div", "side"), tables = scrollable(el("div", "tables"));
   const more = el("details", "twin", el("summary", "", "this step as tables"), tables);
   more.addEventListener("toggle", () => run && drawTwin());
   const pool = el("div", "pool", el("h3", "", "blocks"), counts, bar, tiles, poolLegend, map);

@@ -10,7 +10,7 @@
  *   whether it took a key.
  */
 
-import { button, el, icon, laser, option } from "./elements.js";
+import { button, el, icon, laser, option, scrolls } from "./elements.js";
 
 const SPEEDS = [0.5, 1, 2, 4], TICK = 1300;
 const EVERY = [["Space", "play or pause"], ["P", "large type, high contrast"], ["?", "this help"], ["Esc", "leave the player"]];
@@ -88,6 +88,7 @@ export function transport(root, deck) {
       event.stopPropagation(); // the list's own key; a host would take it for a command of its own
       return;
     } else if (/BUTTON|SUMMARY/.test(target.tagName) && (key === " " || key === "Enter")) return;
+    else if (scrolls(event)) return event.stopPropagation();
     else if (shift && hop && /^Arrow(Left|Right)$/.test(key)) hop(key === "ArrowRight" ? 1 : -1);
     else if (shift && /^(Arrow|Home|End)/.test(key)) return;
     else if (key === "ArrowRight") go(deck.at() + 1);

@@ -7,7 +7,7 @@
  */
 
 import { clip, GLYPH, labels, list, num, plural, quote } from "./words.js";
-import { el, put, svg, token } from "./elements.js";
+import { el, put, scrollable, svg, token } from "./elements.js";
 import { since, standing, treeNames } from "./steps.js";
 
 const STEP = { x: 10.4, y: 3.9 }, NODE = { w: 8.4, h: 2.1 }, CELL = 1.05;
@@ -85,8 +85,8 @@ const bent = ({ from, to }) => {
 export function tree() {
   const lines = svg("svg", { class: "branches", "aria-hidden": "true" }), chips = el("div", "chips"), plane = el("div", "plane", lines, chips);
   const pane = el("div", "tree-pane", plane), grid = el("div", "grid"), words = el("p", "quiet"), table = el("table", "twin");
-  const sees = el("div", "sees", el("p", "quiet", "mask: row sees column"), grid);
-  const more = el("details", "", el("summary", "", "this tree as a table"), table);
+  const sees = scrollable(el("div", "sees", el("p", "quiet", "mask: row sees column"), grid));
+  const more = el("details", "", el("summary", "", "this tree as a table"), scrollable(el("div", "sheet", table)));
   const node = el("section", "draft-tree", el("h3", "", "draft tree"), el("div", "both", pane, sees), words, more);
   node.setAttribute("aria-label", "draft tree");
   pane.tabIndex = 0;
@@ -112,6 +112,7 @@ export function tree() {
       spot.style.transform = `translate(${item.x}em, ${item.y}em)`;
       return spot;
     }));
+    reveal();
     const size = view.grid.length;
     grid.style.gridTemplateColumns = `1.8em repeat(${size}, ${CELL}em)`;
     const head = (k) => el("span", "axis-name", size <= 14 || k % 5 === 0 ? String(k) : "");
@@ -122,6 +123,14 @@ export function tree() {
     grid.setAttribute("aria-label", `Mask of ${size} by ${size}: a token sees the pending token, its ancestors and itself`);
     put(words, view.words);
     rows(c, view);
+  }
+
+  /** Scroll the pane, not the page, to the node that is judged, or to the one that came last. */
+  function reveal() {
+    const node = chips.querySelector(".selected") ?? chips.lastElementChild, spot = node?.getBoundingClientRect(), sight = pane.getBoundingClientRect();
+    if (!spot) return;
+    pane.scrollLeft += Math.max(0, spot.right + 8 - sight.right) - Math.max(0, sight.left - spot.left + 8);
+    pane.scrollTop += Math.max(0, spot.bottom + 8 - sight.bottom) - Math.max(0, sight.top - spot.top + 8);
   }
 
   function rows(c, view) {

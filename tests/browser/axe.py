@@ -17,6 +17,7 @@ import pytest
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 MISSING = "axe-core is missing: pip install axe-playwright-python"
 RUN = """async tags => {
+  for (let i = 0; i < 2; i++) await new Promise(requestAnimationFrame); // what follows a size has followed
   const rules = {"target-size": {enabled: true}};
   const {violations} = await axe.run(document, {runOnly: tags, rules, resultTypes: ["violations"]});
   return violations.flatMap(({id, help, nodes}) => nodes.map(({html}) => `${id}: ${help}: ${html.slice(0, 160)}`));

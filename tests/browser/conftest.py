@@ -23,6 +23,7 @@ ARGS = (
     "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync",
     "--no-first-run",
 )  # fmt: skip
+SIZE: sync_api.ViewportSize = {"width": 1280, "height": 900}
 
 
 @dataclass
@@ -65,10 +66,21 @@ def recorded() -> Recorded:
     return Recorded()
 
 
+@pytest.fixture(scope="session")
+def lab_context(browser: sync_api.Browser) -> Iterator[sync_api.BrowserContext]:
+    """One cache for all pages of JupyterLab: its megabytes of scripts are read once."""
+    context = browser.new_context(viewport=SIZE)
+    yield context
+    context.close()
+
+
 @pytest.fixture
-def page(browser: sync_api.Browser, recorded: Recorded) -> Iterator[sync_api.Page]:
+def page(browser: sync_api.Browser, recorded: Recorded, request: pytest.FixtureRequest) -> Iterator[sync_api.Page]:
     """A fresh page of 1280 × 900 whose console errors and requests are in `recorded`."""
-    fresh = browser.new_page(viewport={"width": 1280, "height": 900})
+    if "lab" in request.fixturenames:
+        fresh = request.getfixturevalue("lab_context").new_page()
+    else:
+        fresh = browser.new_page(viewport=SIZE)
     recorded.watch(fresh)
     yield fresh
     fresh.close()

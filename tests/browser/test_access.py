@@ -1,6 +1,6 @@
-"""Every kind of standalone page for readers who do not see it, do not use a mouse, or want nothing to move.
+"""What a page says to those who do not see it, and where else a page stands: on paper, in a cell, on a slide.
 
-axe-core looks at each state; what axe cannot know (where the focus goes, what is said, what moves) is walked here.
+What every view must do, by keys and at every width, is in test_views.py.
 """
 
 from __future__ import annotations
@@ -12,78 +12,18 @@ from typing import Any
 
 import pytest
 
-from specdec_widgets.page import comparison_to_html, lab_to_html, timeline_to_html, to_html
-from tests.browser.axe import violations
-from tests.browser.contrast import CONTRAST, INKED
+from specdec_widgets.page import to_html
+from tests.browser.contrast import INKED
+from tests.browser.views import ROOT, open_view
 from tests.widgets.test_colours import SAYS
-from tests.widgets.timelines import TIMELINES
 from tests.widgets.traces import CASES
-from tests.widgets.trees import TREES
-
-ROOT = ".specdec-player"
-PAGES = {
-    "player": lambda path: to_html(CASES["mixed"], path),
-    "paged": lambda path: to_html(CASES["paged"], path),
-    "compare": lambda path: comparison_to_html(CASES["mixed"].compare(CASES["plain"]), path),
-    "lab": lambda path: lab_to_html([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], path, labels=["a", "b", "c"]),
-    "tree": lambda path: to_html(TREES["typical"], path),
-    "timeline": lambda path: timeline_to_html(TIMELINES["typical"], path),
-}
-FOCUSED = "() => document.activeElement.getAttribute('aria-label') ?? document.activeElement.textContent"
-RING = """() => { const s = getComputedStyle(document.activeElement);
-  return s.outlineStyle !== 'none' && parseFloat(s.outlineWidth) >= 1 || s.outlineStyle === 'auto'; }"""
-
-
-def open_page(browser: Any, tmp_path: Path, kind: str, **settings: Any) -> Any:
-    page = browser.new_page(reduced_motion="reduce", **settings)
-    page.goto(PAGES[kind](tmp_path / "run.html").as_uri())
-    page.wait_for_selector(ROOT)
-    return page
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("kind", ["player", "compare", "lab", "timeline", "tree"])
-def test_axe_finds_nothing(browser: Any, tmp_path: Path, kind: str, scheme: Any) -> None:
-    page = open_page(browser, tmp_path, kind, color_scheme=scheme, viewport={"width": 1280, "height": 900})
-    for keys in ([], ["ArrowRight"] * 9, ["ArrowRight"] * 3, ["?"], ["p"]):
-        page.focus(ROOT)
-        for key in keys:
-            page.keyboard.press(key)
-        assert violations(page) == [], keys
-    page.keyboard.press("p")
-    page.set_viewport_size({"width": 320, "height": 900})
-    assert violations(page) == []
-    page.close()
-
-
-def test_axe_would_find_something(browser: Any, tmp_path: Path) -> None:
-    page = open_page(browser, tmp_path, "player")
-    page.evaluate("document.querySelector('.next').removeAttribute('aria-label')")
-    page.evaluate("document.querySelector('.next').removeAttribute('title')")
-    assert [line.split(":")[0] for line in violations(page)] == ["button-name"]
-    page.close()
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("kind", ["player", "compare"])
-def test_every_text_reads_in_every_step(browser: Any, tmp_path: Path, kind: str, scheme: Any) -> None:
-    page = open_page(browser, tmp_path, kind, color_scheme=scheme)
-    page.focus(ROOT)
-    for large in (False, True):
-        for _ in range(16):
-            page.keyboard.press("ArrowRight")
-            worst, where = page.eval_on_selector(ROOT, CONTRAST)
-            assert worst >= 4.5, (large, where)
-        page.keyboard.press("Home")
-        page.keyboard.press("p")
-    page.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("kind", ["player", "compare", "lab", "timeline", "tree"])
 def test_every_text_says_what_its_ink_says(browser: Any, tmp_path: Path, kind: str, scheme: Any) -> None:
     """Who cannot tell two inks apart loses nothing: a sign or a word says it too, in every step."""
-    page, seen = open_page(browser, tmp_path, kind, color_scheme=scheme), set()
+    page, seen = open_view(browser, tmp_path, kind, color_scheme=scheme), set()
     page.focus(ROOT)
     for _ in range(1 if kind == "lab" else 30):
         seen |= {(ink, text) for ink, text in page.eval_on_selector(ROOT, INKED)}
@@ -95,29 +35,8 @@ def test_every_text_says_what_its_ink_says(browser: Any, tmp_path: Path, kind: s
             assert re.search(SAYS[ink], text), (ink, text)
 
 
-@pytest.mark.parametrize("kind", ["compare", "paged", "player", "timeline"])
-def test_tab_goes_through_every_control_in_sight_and_out_again(browser: Any, tmp_path: Path, kind: str) -> None:
-    page = open_page(browser, tmp_path, kind)
-    page.focus(ROOT)
-    seen = []
-    for _ in range(40):
-        page.keyboard.press("Tab")
-        if not page.evaluate(f"document.querySelector('{ROOT}').contains(document.activeElement)"):
-            break
-        seen.append(page.evaluate(FOCUSED))
-        assert page.evaluate(RING), f"no visible focus on {seen[-1]}"
-    else:
-        pytest.fail(f"the focus never leaves: {seen}")
-    controls = page.eval_on_selector_all(
-        f"{ROOT} :is(button, select, input)", "e => e.filter(x => x.checkVisibility() && !x.disabled).length"
-    )
-    assert len(seen) >= controls
-    assert any(name.startswith("Play") for name in seen)
-    page.close()
-
-
 def test_each_step_is_said_once_as_sentences(browser: Any, tmp_path: Path) -> None:
-    page = open_page(browser, tmp_path, "player")
+    page = open_view(browser, tmp_path, "player")
     page.focus(ROOT)
     said = []
     for _ in range(13):
@@ -133,7 +52,7 @@ def test_each_step_is_said_once_as_sentences(browser: Any, tmp_path: Path) -> No
 
 
 def test_two_runs_are_said_by_their_names(browser: Any, tmp_path: Path) -> None:
-    page = open_page(browser, tmp_path, "compare")
+    page = open_view(browser, tmp_path, "compare")
     page.focus(ROOT)
     for _ in range(6):
         page.keyboard.press("ArrowRight")
@@ -145,7 +64,7 @@ def test_two_runs_are_said_by_their_names(browser: Any, tmp_path: Path) -> None:
 
 
 def test_large_type_hides_buttons_and_shows_where_the_mouse_points(browser: Any, tmp_path: Path) -> None:
-    page = open_page(browser, tmp_path, "player", viewport={"width": 1280, "height": 900})
+    page = open_view(browser, tmp_path, "player", viewport={"width": 1280, "height": 900})
     page.focus(ROOT)
     page.keyboard.press("p")
     assert not page.is_visible(".controls")
@@ -161,25 +80,8 @@ def test_large_type_hides_buttons_and_shows_where_the_mouse_points(browser: Any,
     page.close()
 
 
-@pytest.mark.parametrize(("width", "least"), [(320, 14), (380, 14), (1280, 14), (1920, 17), (2560, 23), (3840, 31)])
-@pytest.mark.parametrize("kind", ["player", "compare"])
-def test_nothing_sticks_out_from_320_pixels_to_4k(
-    browser: Any, tmp_path: Path, kind: str, width: int, least: int
-) -> None:
-    page = open_page(browser, tmp_path, kind, viewport={"width": width, "height": 1200})
-    page.focus(ROOT)
-    for large in (False, True):
-        for _ in range(9):
-            page.keyboard.press("ArrowRight")
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), large
-        size = page.eval_on_selector(ROOT, "e => parseFloat(getComputedStyle(e).fontSize)")
-        assert size == pytest.approx(least * (1.6 if large else 1), abs=0.01)
-        page.keyboard.press("p")
-    page.close()
-
-
 def test_on_paper_there_are_no_controls(browser: Any, tmp_path: Path) -> None:
-    page = open_page(browser, tmp_path, "player")
+    page = open_view(browser, tmp_path, "player")
     page.emulate_media(media="print")
     assert not page.is_visible(".controls")
     assert page.is_visible(".narration")

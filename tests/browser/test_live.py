@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tests.browser.audit import by_keys, fits
 from tests.browser.contrast import CONTRAST
 from tests.browser.lab import RUN_ALL, Server, notebook, opened
 
@@ -40,6 +41,17 @@ def both_themes(page: Any, root: str, tmp_path: Path) -> None:
         page.screenshot(path=tmp_path / f"{name}.png")
         worst, where = page.locator(root).first.evaluate(CONTRAST)
         assert worst >= 4.5, f"{theme}: contrast {worst:.2f} at {where}"
+
+
+def narrow(page: Any, *roots: str) -> None:
+    """In a window that leaves a cell little more than 320 pixels nothing is cut or lies outside of its cell."""
+    page.set_viewport_size({"width": 460, "height": 1500})
+    page.wait_for_function("() => document.querySelector('.jp-OutputArea-output').clientWidth < 400")
+    page.wait_for_timeout(300)  # views follow their size in the next frames
+    for root in roots:
+        assert fits(page, root) == []
+    wide = "e => e.filter(node => node.scrollWidth > node.clientWidth + 1).map(node => node.className)"
+    assert page.eval_on_selector_all(".jp-OutputArea-output", wide) == []
 
 
 def says(page: Any, root: str, text: str) -> None:
@@ -92,6 +104,8 @@ def test_live_mode_runs_stops_and_tells_errors(lab: Server, page: Any, recorded:
     says(page, root, "done: ")
     assert player.locator(".badge").first.inner_text() == "forced: reject at 1"
     both_themes(page, root, tmp_path)
+    narrow(page, root, ".specdec-player[data-step]")
+    assert by_keys(page, root) == by_keys(page, ".specdec-player[data-step]") == []
     assert recorded.errors == []
 
 
@@ -114,6 +128,7 @@ def test_the_bug_hunt_plays_an_engine_and_jumps_to_what_fails(
     jump.click()
     page.wait_for_selector(f".specdec-player[data-step][data-cycle='{cycle}']")
     both_themes(page, root, tmp_path)
+    narrow(page, root, ".specdec-player[data-step]")
     text = page.evaluate("() => document.documentElement.innerHTML").lower()
     assert "the hole" not in text
     assert recorded.errors == []
@@ -136,6 +151,7 @@ def test_the_acceptance_lab_draws_and_stops(lab: Server, page: Any, recorded: An
     view.press("d")
     page.wait_for_function("() => document.querySelector('.specdec-lab .count').textContent.startsWith('100 draws')")
     both_themes(page, root, tmp_path)
+    narrow(page, root)
     assert recorded.errors == []
 
 
@@ -157,5 +173,8 @@ def test_the_cost_explorer_redraws_as_costs_change(lab: Server, page: Any, recor
         "() => document.querySelector('.specdec-console .status').textContent.includes('1.98 × plain; best: γ = 4')"
     )
     assert page.locator(".jp-OutputArea .js-plotly-plot").count() == 1
+    assert page.locator(".jp-OutputArea .js-plotly-plot .modebar-btn").count() == 0, "only a mouse could press it"
     both_themes(page, root, tmp_path)
+    narrow(page, root)
+    narrow(page, root)
     assert recorded.errors == []

@@ -93,8 +93,12 @@ def test_one_figure_is_open_and_a_change_updates_it_in_place() -> None:
     assert len(sizes) == len(kept) == 1
     figure = view.figure
     assert list(figure.data[3].x) == [gamma for gamma, _, _ in POINTS]
+    sent: list[str] = []
+    told = [name for name in figure.traits() if name.startswith("_py2js")]
+    figure.observe(lambda change: sent.append(change["name"]) if change["new"] else None, names=told)
     view.console.values = {**view.console.values, "alpha": 0.7, "gamma": 4, "c": 0.1, "rows": "free: v = 1"}
     view.console.request = {"do": "run", "n": 1}
+    assert sent == ["_py2js_update"], "one message for all that a change moves"
     assert view.figure is figure
     assert "1.98 × plain; best: γ = 4, 1.98 ×" in view.console.status
     assert figure.data[0].z[14][3] == pytest.approx(1.98, abs=0.005)

@@ -8,17 +8,22 @@ from typing import Any
 import pytest
 
 pytest.importorskip("anywidget", reason="the notebook views need the package anywidget")
+pytest.importorskip("plotly", reason="the cost explorer needs the package plotly")
 from ipywidgets.widgets.widget import _instances
 
 from specdec_widgets import RENDERER, keeping
 from tests.widgets.timelines import TIMELINES
 from tests.widgets.traces import CASES
 
+FIELD = {"key": "gamma", "label": "γ", "kind": "number", "value": 4, "high": 8}
 MAKERS: dict[str, Callable[[], Any]] = {
     "player": lambda: RENDERER.show(CASES["mixed"]),
     "compare": lambda: RENDERER.show_comparison(CASES["mixed"].compare(CASES["plain"])),
     "timeline": lambda: RENDERER.show_timeline(TIMELINES["typical"]),
     "lab": lambda: RENDERER.acceptance_lab([0.5, 0.5], [0.9, 0.1]),
+    "live": lambda: RENDERER.live(lambda settings: iter([lambda: CASES["mixed"]]), [FIELD]),
+    "hunt": lambda: RENDERER.hunt(lambda name: (CASES["mixed"], ()), ["engine_a", "engine_b"], {"invariant": "holds"}),
+    "costs": lambda: RENDERER.cost_explorer({1: 0.01, 2: 0.011}, 0.002, [(1, 0.71, 1.35)]),
 }
 
 
@@ -49,6 +54,16 @@ def test_fifty_runs_of_a_cell_leave_what_one_leaves(run: Callable[..., None], na
         run("a")
         MAKERS[name]()
     assert len(_instances) == once
+
+
+@pytest.mark.parametrize("name", ["player", "compare", "timeline"])
+def test_five_hundred_steps_make_no_widget(name: str) -> None:
+    view = MAKERS[name]()
+    once = len(_instances)
+    for step in range(500):
+        view.step = step % 9
+    assert len(_instances) == once
+    view.close()
 
 
 def test_a_cell_keeps_all_its_views_and_leaves_those_of_others_alone(run: Callable[..., None]) -> None:

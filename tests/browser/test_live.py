@@ -150,6 +150,13 @@ def test_the_acceptance_lab_draws_and_stops(lab: Server, page: Any, recorded: An
     page.wait_for_function("() => document.querySelector('.specdec-lab .count').textContent.startsWith('No draw')")
     view.press("d")
     page.wait_for_function("() => document.querySelector('.specdec-lab .count').textContent.startsWith('100 draws')")
+    view.locator("[role=slider]").first.press("ArrowDown")
+    view.locator("select.rule").select_option("coupled")
+    page.wait_for_function("() => document.querySelector('.specdec-lab .count').textContent.startsWith('No draw')")
+    view.get_by_role("button", name="draw 100").click()
+    page.wait_for_function("() => document.querySelector('.specdec-lab .count').textContent.startsWith('100 draws')")
+    assert view.locator(".count").inner_text().endswith("the rule accepts .58.")
+    assert view.locator("tr.coupled .off").inner_text() == "✓ 0"
     both_themes(page, root, tmp_path)
     narrow(page, root)
     assert recorded.errors == []

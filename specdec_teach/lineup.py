@@ -19,12 +19,14 @@ from specdec_teach.drafters.retrieval import RetrievalDrafter
 from specdec_teach.drafters.shipped import belongs
 from specdec_teach.drafters.tree import TreeDrafter
 from specdec_teach.pairs import EMBEDDED, Pair
+from specdec_teach.tree import spine
 
 __all__ = ["drafters_for", "two_tokenizers"]
 
 Made = dict[str, Drafter]
 
 STORIES = 200
+_SPINE = spine(8)  # two candidates for a place, and no more passes of the draft than a chain takes
 _MODES: dict[str, Literal["sample", "argmax"]] = {"model": "sample", "model-argmax": "argmax"}
 
 
@@ -75,10 +77,10 @@ def _exits(pair: Pair) -> Made:
 
 
 def _trees(pair: Pair) -> Made:
-    """Return trees that grow from a smaller model with the target's own tokenizer."""
+    """Return a tree that grows from a smaller model with the target's own tokenizer."""
     if pair.draft is None or pair.draft_tokenizer is not None:
         return {}
-    return {"tree": TreeDrafter(ModelDrafter(pair.draft))}
+    return {"tree": TreeDrafter(ModelDrafter(pair.draft), _SPINE)}
 
 
 def _heads(pair: Pair) -> Made:
@@ -88,10 +90,10 @@ def _heads(pair: Pair) -> Made:
 
 
 def _head_trees(pair: Pair) -> Made:
-    """Return trees over the heads: by confidence where a head goes on from its own states, of a shape over Medusa's."""
+    """Return trees over the heads: a lean one where each draft costs a pass of the head, a bushy one over Medusa's."""
     made: Made = {}
     if belongs("head3", pair.target):
-        made["head-tree"] = TreeDrafter(HeadDrafter.of(pair, "head3"), budget=16, beam=4, depth=5)
+        made["head-tree"] = TreeDrafter(HeadDrafter.of(pair, "head3"), _SPINE)
     if belongs("medusa", pair.target):
         made["medusa-tree"] = TreeDrafter(MedusaDrafter.of(pair), (4, 2, 1, 1))
     return made

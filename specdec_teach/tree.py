@@ -11,7 +11,19 @@ from __future__ import annotations
 from collections.abc import Sequence as Items
 from functools import lru_cache
 
-__all__ = ["Parents", "below", "chain", "children", "depths", "is_chain", "kept", "levels", "path_to", "well_formed"]
+__all__ = [
+    "Parents",
+    "below",
+    "chain",
+    "children",
+    "depths",
+    "is_chain",
+    "kept",
+    "levels",
+    "path_to",
+    "spine",
+    "well_formed",
+]
 
 Parents = tuple[int, ...]
 
@@ -117,3 +129,14 @@ def levels(widths: Items[int]) -> Parents:
         parents += (level := [parent for parent in above for _ in range(width)])
         above = list(range(len(parents) - len(level), len(parents)))
     return tuple(parents)
+
+
+def spine(depth: int, width: int = 2) -> Parents:
+    """Return the shape with `width` candidates for each of `depth` places, of which the first alone goes on.
+
+    So there is one node on each level to ask for more, as in a chain.
+
+    >>> spine(3)
+    (-1, -1, 0, 0, 2, 2)
+    """
+    return tuple(parent for place in range(depth) for parent in [(place - 1) * width if place else -1] * width)

@@ -123,8 +123,7 @@ for name, line in found.items():
 # The lines of the networks tell what they know. `early-exit` is the target itself, stopped half way: level with the draft model on
 # stories, and no second model is needed. `head3` reads three of the target's layers, `head` only its last: more to read, better
 # drafts. `medusa` guesses each place alone, without knowing what it put before it, and falls behind. The names with `tree` offer
-# several continuations at once, which is lesson 09. Those of `tree` and `medusa-tree` are drawn. Those of `head-tree` are
-# favourites: compare its line with `head3`, whose drafts are drawn. The reason comes in 08.2.
+# several continuations at once, which is lesson 09: `tree` goes with `model`, `head-tree` with `head3`, `medusa-tree` with `medusa`.
 #
 # A line that leads here need not be the fastest. The table counts forwards of the target and nothing that a draft costs.
 #

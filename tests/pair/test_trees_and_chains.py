@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import specdec_teach as sd
+from specdec_teach.bench.task import KINDS
 from specdec_teach.training.evaluate import PROMPTS
 
 SETTINGS = {
@@ -58,3 +59,21 @@ def test_a_greedy_tree_by_chances_beats_its_chain(base: str, rate: Callable[...,
 def test_certain_drafts_cost_more_than_siblings_bring_where_the_head_is_good(rate: Callable[..., float]) -> None:
     """At T = 0.8 a certain draft stands with probability p alone, one that was drawn with min(1, p/q)."""
     assert rate("head3", "chances", "T = 0.8") < rate("head3", "chain", "T = 0.8") < rate("head3", "shape", "T = 0.8")
+
+
+LINEUP = {"tree": "model", "head-tree": "head3", "medusa-tree": "medusa"}
+
+
+@pytest.mark.parametrize("name", LINEUP)
+def test_a_tree_of_the_lineup_beats_its_chain_where_drafts_are_drawn(pair: sd.Pair, name: str) -> None:
+    """On copying and lists, where first guesses fall more often; `benchmarks/counts.md` has the margins."""
+    prompts = [text for kind in ("copying", "list") for text in KINDS[kind] for _ in range(6)]
+    settings = [sd.Sampling(temperature=0.8, seed=1 + at, eos_token_id=None) for at in range(len(prompts))]
+
+    def rate(drafter: Any) -> float:
+        engine = sd.Engine(pair.target, drafter=drafter, tokenizer=pair.tokenizer, gamma=DEPTH)
+        results = engine.generate(prompts, settings, max_new_tokens=80, trace=False)
+        return sum(one.stats.emitted for one in results) / sum(one.stats.cycles for one in results)
+
+    made = sd.drafters_for(pair)
+    assert rate(made[name]) > 1.02 * rate(made[LINEUP[name]])

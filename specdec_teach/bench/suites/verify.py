@@ -80,8 +80,9 @@ def _by_chain(p_RV: Tensor, q_KV: Tensor, drafts_K: Tensor, accepted: int) -> Ca
 
 
 def _repeat(act: Callable[[], object], turns: int) -> Work:
-    """Return the work of a round: the same call, `turns` times."""
+    """Return the work of a round: the same call, `turns` times, without autograd, as in a cycle."""
 
+    @torch.inference_mode()
     def go(seed: int) -> Done:
         for _ in range(turns):
             act()

@@ -212,10 +212,9 @@ def draft_lag(run: Run, cycle: Cycle) -> Claims:
     if kv.after > kv.written:
         yield f"the draft's pointer ends at {kv.after}, but only {kv.written} tokens were ever computed"
     lag, allowed = cycle.committed_after - kv.after, 2 if cycle.last_kind == "bonus" else 1
-    # What was made up in place of the target's states is let go, accepted or not: the lag is all that was emitted.
-    if run.meta is not None and run.meta.features:
-        allowed = len(cycle.emitted)
-    if cycle.parents is not None:  # the same goes for a tree
+    # What was made up in place of the target's states is let go, accepted or not: the lag is all that was emitted. The
+    # same goes for a tree, though it be a chain this time; so without a meta there is no saying.
+    if run.meta is None or run.meta.features or run.meta.trees or cycle.parents is not None:
         allowed = max(allowed, len(cycle.emitted))
     if cycle.proposed and lag > allowed:
         yield (

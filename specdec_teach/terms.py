@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specdec_teach.drafters.base import Drafter, features_of
+from specdec_teach.drafters.base import Branching, Drafter, features_of
 from specdec_teach.rules import Rule
 from specdec_teach.rules.kernel import ByKernel
 from specdec_teach.sampling import Sampling
@@ -70,6 +70,7 @@ def describe(
         eos=tuple(sorted(eos)),
         planner=planner,
         features=features_of(drafter) if drafter is not None else (),
+        trees=isinstance(drafter, Branching),
     )
 
 

@@ -206,7 +206,8 @@ class Meta:
     follows the target's processed distribution exactly. `forced`: the draft at which rejections were forced, if any.
     `planner`: who chose the γ of each cycle, "auto" or "heuristic", with `gamma` as the largest; None: it was fixed.
     `backend`: who judged the drafts, "torch", the "triton" kernel or another engine. `eos`: the ids that end the text.
-    `features`: which of the target's hidden states the drafter reads, none for most.
+    `features`: which of the target's hidden states the drafter reads, none for most. `trees`: it grows draft trees,
+    also where one of them turned out to be a chain.
     None, "unknown" and a setting that `sampling` lacks stand for what is not known.
     """
 
@@ -230,6 +231,7 @@ class Meta:
     eos: tuple[int, ...] = ()
     planner: str | None = None
     features: tuple[int, ...] = ()
+    trees: bool = False
 
 
 @dataclass(frozen=True, slots=True)

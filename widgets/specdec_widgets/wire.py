@@ -143,6 +143,7 @@ class Meta(TypedDict):
     planner: NotRequired[str | None]
     eos: NotRequired[list[int]]
     features: NotRequired[list[int]]
+    trees: NotRequired[bool]
 
 
 class Trace(TypedDict):

@@ -140,6 +140,7 @@
  * @property {string|null} [planner]
  * @property {number[]} [eos]
  * @property {number[]} [features]
+ * @property {boolean} [trees]
  */
 
 /**

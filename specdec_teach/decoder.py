@@ -39,6 +39,7 @@ Norm = Callable[[Tensor], Tensor]
 _FAMILIES = {"llama", "mistral", "qwen2", "qwen3"}
 _NARROW, _LONG = {torch.bfloat16, torch.float16}, 128
 _FIXED_ROPE = {"default", "linear", "llama3", "yarn"}
+_SLEEPS = "transformers.utils.output_capturing"
 
 
 @final
@@ -77,7 +78,7 @@ class CompactDecoder:
             rope.get("rope_type", "default") in _FIXED_ROPE
             and all(type(module) is nn.Linear and type(module.weight) is nn.Parameter for module in linears)
             and len({(module.weight.dtype, module.weight.device) for module in linears}) == 1
-            and not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+            and not any(_hooked(module) for module in model.modules())
             and not any(hasattr(module, "_hf_hook") for module in model.modules())  # accelerate moves what it runs
         )
 
@@ -269,6 +270,15 @@ def _joined(parts: list[Tensor]) -> Tensor:
 def _parts(rows_RV: Tensor, keeps: Items[int]) -> list[Tensor]:
     """Return the rows of each sequence."""
     return [rows_RV] if len(keeps) == 1 else list(torch.split(rows_RV, list(keeps)))
+
+
+def _hooked(module: nn.Module) -> bool:
+    """Whether somebody watches or changes what goes through; what transformers leaves behind does neither.
+
+    It hooks every layer when hidden states are first asked for, for good; the hooks then sleep until the next time.
+    """
+    before, behind = module._forward_pre_hooks, module._forward_hooks
+    return bool(before) or any(getattr(hook, "__module__", "") != _SLEEPS for hook in behind.values())
 
 
 def _linears(layer: Any) -> list[Any]:

@@ -171,6 +171,21 @@ def test_what_does_not_fit() -> None:
         assert not CompactDecoder.fits(model)
 
 
+def test_who_once_asked_for_hidden_states_has_changed_nothing() -> None:
+    """transformers then leaves hooks in the model, which sleep: the compact decoder still fits, and early exit drafts.
+
+    They are no reason to overlook a hook that somebody adds behind them.
+    """
+    model = sd.testing.tiny_llama(layers=3)
+    model(input_ids=torch.tensor([[1, 2, 3]]), output_hidden_states=True)
+    assert any(module._forward_hooks for module in model.modules())
+    assert CompactDecoder.fits(model)
+    engine = sd.Engine(model, drafter=sd.EarlyExitDrafter(model, 2))
+    assert engine.generate([1, 2, 3], sd.Sampling.greedy(), max_new_tokens=8).stats.drafted > 0
+    model.model.layers[0].register_forward_hook(lambda *args: None)
+    assert not CompactDecoder.fits(model)
+
+
 @pytest.mark.parametrize("rows", [1, 2, 5, 16])
 @pytest.mark.parametrize("bias", [True, False])
 def test_packed_products(rows: int, bias: bool) -> None:

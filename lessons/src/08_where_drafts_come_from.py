@@ -56,21 +56,21 @@ for name in ("ngram", "model"):
     print(f"       {cycle.accepted} of {len(cycle.proposed)} stand, the target says {cycle.text!r}")
 
 # %% [markdown]
-# Play the run of the drafter that copies. Its cycles often have no draft at all: it found nothing.
+# Play the run of the drafter that copies. The last two cycles have no draft at all: it found nothing to copy.
 
 # %%
 engine_of(drafters["ngram"], 8).generate(note, sd.Sampling.greedy(), max_new_tokens=12).trace.show()
 
 # %% [markdown]
-# The model has learnt that notes end with a name. It cannot guess this name. The other has no weights, runs no forward and does not
-# know what a name is. But it was in the text. What a drafter must know is not language. It must know *what this target
-# will say here*. Five kinds of knowledge are in use:
+# The model has learnt that here a name is due. It cannot guess which. The other has no weights, runs no forward and does not know
+# what a name is, but it has seen what stood there twice. A drafter need not know language. It must know *what this target will say
+# here*. Five kinds of knowledge are in use:
 #
 # | drafts from | it knows | a draft costs | wins on | loses on |
 # | --- | --- | --- | --- | --- |
 # | **n-grams** of the text | what stood here before | a look into an index | text that repeats itself: code edits, quotes, summaries | anything new: mostly it has nothing to say |
 # | **retrieval** from other texts | what is usually said | a search, and memory for the texts | phrases, templates, answers given before | what no stored text says |
-# | **early exit**: the target's first layers | what the target thinks half way | some layers, and at most a small trained way out | everywhere a little | targets that decide late |
+# | **early exit**: the target's first layers | what the target thinks half way | some of the target's layers, and sometimes a small trained output layer | everywhere a little | targets that decide late |
 # | **heads** on the target's last state: Medusa guesses each next place alone, EAGLE-style heads feed their guesses back | what the target is about to say | one small layer; training for this very target | high α at little cost | any other target: they must be trained again |
 # | a **draft model** | language, less well | a forward of its own and a second cache | new text, also far ahead | when it is slow, or thinks otherwise than the target |
 #
@@ -117,7 +117,7 @@ for name, line in found.items():
 
 # %% [markdown]
 # Read it by columns. On new stories everybody with a network is well ahead, and n-grams bring nothing. In a quote n-grams come
-# close to the draft model, which pays a forward for each draft, and they pay none. Retrieval looks into two hundred stories of the
+# close to the draft model. It pays a forward for each draft, and they pay none. Retrieval looks into two hundred stories of the
 # same kind: it knows the phrases of stories, and no note of yours.
 #
 # The lines of the networks tell what they know. `early-exit` is the target itself, stopped half way: level with the draft model on
@@ -127,15 +127,18 @@ for name, line in found.items():
 #
 # A line that leads here need not be the fastest. The table counts forwards of the target and nothing that a draft costs.
 #
-# Now look at how much each of them drafts. A drafter may stay silent, and one that is often silent wastes little.
+# Now look at how much each of them drafts, and how much of it stands.
 
 # %%
-for kind in ("story", "quote"):
-    for name in found:
-        _, drafted, accepted = found[name][kind]
-        print(f"{kind:<5}  {name:<14} drafted {drafted:>4}   stood {accepted:>4}")
+print(f"{'':<14}" + "".join(f"{kind + ': drafted':>18}{'stood':>7}" for kind in ("story", "quote")))
+for name, line in found.items():
+    print(f"{name:<14}" + "".join(f"{line[kind][1]:>18}{line[kind][2]:>7}" for kind in ("story", "quote")))
 
 # %% [markdown]
+# N-grams draft least, since they have something to say only where the text repeats itself. A drafter may stay silent, and silence
+# costs nothing: a cycle without drafts is a plain forward. `medusa-tree` is the other end: it brings more tokens than `medusa`, and
+# more than nine of ten drafts are for nothing. Lesson 09 asks what they cost.
+#
 # ### Exercise 08.1
 #
 # Write the lookup. Take the longest end of the text, at most `longest` tokens, that also stands earlier. Of several places
@@ -174,7 +177,7 @@ check("08.1", look_up)
 #
 # ## What a full q is worth
 #
-# On stories the favourite lost, though it is the likeliest single guess. Lesson 03 has the reason. A draft that was *drawn* from q
+# On stories the favourite lost, though no other single token is as likely. Lesson 03 has the reason. A draft that was *drawn* from q
 # stands with chance Σ min(p, q). A favourite was certain, its q is one-hot, and it stands with chance p of that one token.
 #
 # ### Exercise 08.2
@@ -290,9 +293,10 @@ check("08.3", shared_part)
 #
 # ## Confidence
 #
-# A draft model has an opinion of its own drafts: q of the token it drew. Here it is nearly sure of token 0.
+# A draft model has an opinion of its own drafts: q of the token it drew.
 #
-# **Predict:** p = [0.5, 0.5] and q = [0.98, 0.02]. Which draft is surer to stand, token 0 or token 1?
+# **Predict:** p = [0.5, 0.5] and q = [0.98, 0.02]. The draft model is nearly sure of token 0. Which draft is surer to stand, token 0
+# or token 1?
 
 # %%
 def surer():
@@ -312,7 +316,7 @@ predict("08.p2", guess, surer)
 # The token that the draft hardly believed in stands always, and its favourite falls half of the time. A draft's confidence
 # grants nothing: the target's p decides, and q only says how much was offered.
 #
-# Yet on the average a good draft model knows when it knows. All judged drafts of some real stories, by their q:
+# Yet on average a good draft model knows when it knows. All judged drafts of some real stories, by their q:
 
 # %%
 stories = [sd.Sampling(temperature=0.8, seed=seed, eos_token_id=None) for seed in range(16)]
@@ -323,7 +327,8 @@ for low, high in ((0.0, 0.5), (0.5, 0.9), (0.9, 1.01)):
     print(f"q from {low:.1f} to {min(high, 1.0):.1f}   judged {len(some):>3}   stood {sum(some) / len(some):.2f}")
 
 # %% [markdown]
-# So confidence is worth something after all: for deciding *how much to draft*. A draft behind an unsure one is seldom looked at.
+# So confidence is worth something after all: for deciding *how much to draft*. Where q was below a half, more than half of the drafts
+# fell, and whatever had been drafted behind them was not even looked at.
 #
 # **Predict:** three ways to use it. Which of them keep the law? Answer with their letters in order, such as "AB".
 #
@@ -379,9 +384,9 @@ show("C  plan by the last cycle", laws["C"])
 # ## The planner
 #
 # `gamma="auto"` asks, before every cycle, for the γ with the most expected tokens per second: E(γ) / (v(γ + 1) + γ · c). E(γ) = 1 + α + … +
-# αᵞ, v(T) is the price of a target forward over T positions and c that of a draft step, both in plain forwards. By default
-# prices are measured on your machine, and a draft is priced by its length: its first token costs more than the next, and heads that
-# guess at once cost the same for one guess as for four. Here prices are given, so that everybody sees the same.
+# αᵞ is what a cycle is expected to emit, v(T) is the price of a target forward over T positions and c that of a draft step, both in
+# plain forwards. By default prices are measured on your machine, and a draft is priced by its length: heads that guess at once cost the
+# same for one guess as for four. Here prices are given, so that everybody sees the same.
 #
 # What is α? Nobody tells, so it is estimated from the request's own past. There is a catch: behind a rejection nobody looks.
 #
@@ -422,8 +427,8 @@ check("08.4", estimate)
 # Dividing accepted by drafted would be wrong in one direction only: it counts drafts as failures that nobody judged, the more so the larger γ
 # is. A planner that believes it drafts less and less.
 #
-# The engine's planner counts as you do, forgets a little each cycle, and begins with 2 and 0.5. It would rather try too much: a long
-# draft shows quickly that it does not pay, while a γ of 0 shows nothing.
+# The engine's planner counts as you do, forgets a little each cycle, and begins with more hope than you. It would rather try too much:
+# a long draft shows quickly that it does not pay, while a γ of 0 shows nothing.
 
 # %%
 from specdec_teach.exercises.lesson_08 import PRICES
@@ -437,13 +442,14 @@ for name, drafter in (("model", drafters["model"]), ("parrot", parrot)):
     print(f"{name:<6} γ {' '.join(str(cycle.gamma) for cycle in run.trace.cycles)}")
 
 # %% [markdown]
-# For the draft model γ moves with its luck. The parrot repeats the last token and is hardly ever right: γ falls to 0, which is plain
-# decoding, with a single draft now and then to see whether times have changed. Its first cycles are the price of finding out.
+# Each number is the γ of one cycle. For the draft model it moves with the luck of the last cycles. The parrot repeats the last token and
+# is hardly ever right: γ falls to 0, which is plain decoding. Its first cycles are the price of finding out. At γ = 0 nothing more is
+# learnt, so now and then the planner drafts all the same, to see whether times have changed. It does so seldom, because that costs too.
 #
 # ### Exercise 08.5
 #
-# The prices are those printed above. Trained heads reach α = 0.6 at c = 0.1. N-grams reach α = 0.08 here, at c = 0. Which γ has the
-# most tokens per second for the heads, and which for the n-grams? Give both as a tuple.
+# The prices v are those printed above. On some text trained heads reach α = 0.6 at c = 0.1, and n-grams α = 0.08 at c = 0. Which γ has
+# the most tokens per second for the heads, and which for the n-grams? Give both as a tuple.
 
 # %%
 # BEGIN SOLUTION
@@ -500,8 +506,8 @@ check("08.5", gammas)
 # shorten a draft, if no drawn token is taken back. γ = 0 is a choice like any other.
 #
 # **Red flags**: a drafter that proposes its favourite and reports a softmax · "we drop drafts below a confidence" · acceptance
-# of nearly 100 %, by hardly drafting · α as accepted divided by drafted · a benchmark whose second run drafts more than its
-# first · "they have the same number of tokens, so the vocabularies agree".
+# of nearly 100 %, by hardly drafting · α as accepted divided by drafted · a benchmark that asks twice, of a drafter that remembers the
+# first answers · "they have the same number of tokens, so the vocabularies agree".
 #
 # **Asked in interviews**
 #

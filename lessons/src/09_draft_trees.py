@@ -87,7 +87,8 @@ trace.tree(0)
 
 # %% [markdown]
 # The first cycle of a real run. Two drafts stand below the pending token " and". The first, " a", falls. In a chain that
-# would be the end. Here its *sibling* is judged next, " carried", and it stands. Then one of *its* children is.
+# would be the end. Here its *sibling* is judged next, " carried", and it stands. Then *its* children are tried, and the first of them stands too. (The squares at the right are the
+# mask. It comes in a moment.)
 #
 # Drafts that stand below the same token are **siblings**. A way from the pending token down to a draft is a **path**. At most one
 # path is kept: two siblings are two candidates for one place.
@@ -103,20 +104,27 @@ for node, parent in enumerate(cycle.parents):
 # %% [markdown]
 # ## One pass: the rows
 #
-# A pass of the target over a chain of γ drafts reads the pending token and γ drafts. Here there are two drafts for one place
-# and four for the next.
+# A pass of the target over a chain of γ drafts reads the pending token and γ drafts. And over a tree? Take a larger one, of the
+# shape `(3, 2)`: three drafts for the next place, and two behind each of them.
 #
-# **Predict:** how many tokens does the target read in this pass?
+# **Predict:** how many tokens does the target read in that pass?
+
 
 # %%
+def read_in_one_pass(shape):
+    larger = engine_with(sd.TreeDrafter(sd.ModelDrafter(pair.draft), shape), len(shape))
+    kv = next(larger.stream(prompt, story, max_new_tokens=8)).target_kv
+    return kv.written - kv.before
+
+
 # BEGIN SOLUTION
-guess = 7
+guess = 10
 # END SOLUTION
-predict("09.p1", guess, lambda: cycle.target_kv.written - cycle.target_kv.before)
+predict("09.p1", guess, lambda: read_in_one_pass((3, 2)))
 
 # %% [markdown]
-# The pending token and every draft, each once. Each gives a row, and each writes a slot. A draft is judged by the row of its
-# *parent*, so siblings are judged by the same row.
+# The pending token and every draft, each once: 1 + 3 + 6, and 1 + 2 + 4 = 7 for our tree. Each token that is read gives a row, and
+# each writes a slot. A draft is judged by the row of its *parent*, so siblings are judged by the same row.
 #
 # ## Positions are depths
 #
@@ -483,8 +491,9 @@ print("keep the trusted one ", say(trusted_only()))
 # fall. It may not choose among the dice.
 #
 # There is an honest way: no dice at all. Take the likeliest tokens, each as a **certain** draft with one-hot q. Then both the
-# drafts and the shape are a function of the text so far, and nothing is chosen afterwards. `budget` does that: of a tree
-# that is `depth` levels deep it keeps the nodes with the largest product of probabilities.
+# drafts and the shape are a function of the text so far, and nothing is chosen afterwards. `budget` does that. It
+# grows a tree that is `depth` levels deep, from the `beam` likeliest nodes of each level, and keeps as many nodes as `budget` says:
+# those with the largest product of probabilities.
 
 # %%
 dynamic = sd.TreeDrafter(sd.ModelDrafter(sd.testing.TabularLM(Q.log())), budget=3, beam=2, depth=2)
@@ -767,9 +776,9 @@ for name, gamma in {"head3": 5, "head-tree": 5, "medusa": 4, "medusa-tree": 4}.i
     print(f"{name:<20} {tokens:>15.2f}   {rows:>13.1f}")
 
 # %% [markdown]
-# Medusa's chain is poor, and its tree brings four tenths of a token more for nearly six times the rows. The other head is good
-# already. Its tree has a second candidate for each place, which ends its way: nearly twice the rows, no more passes of the head, and
-# on these stories no more tokens than the chain. Where first guesses fall more often, such a tree is ahead
+# Medusa's chain is poor, and its tree brings four tenths of a token more for nearly six times the rows. The other, `head3`, is good
+# already. Its tree has a second candidate for each place, with nothing behind it: nearly twice the rows, no more passes of the head,
+# and on these stories no more tokens than the chain. Where first guesses fall more often, such a tree is ahead
 # (`benchmarks/counts.md` has stories, copying and lists).
 #
 # The gains that papers publish include the tree, mostly with one request at a time. When you read such a number, ask for the rows.

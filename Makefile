@@ -40,7 +40,7 @@ types: $(VENV)/.test ## mypy --strict
 
 unit: $(VENV)/.test $(COMPILER) ## unit and exactness tests and doctests
 	@echo '== tests and doctests'
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup --ignore tests/browser --ignore tests/interpreter -m 'not slow and not exhaustive and not gpu' $(ARGS)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder --ignore tests/browser --ignore tests/interpreter -m 'not slow and not exhaustive and not gpu' $(ARGS)
 
 interpreter: $(VENV)/.test ## the kernels in Triton's interpreter: its mode is one for a process
 	@echo '== kernels, interpreted'
@@ -53,7 +53,7 @@ notebooks: $(VENV)/.test ## run every lesson and compare each output with the st
 browser: $(VENV)/.test ## the player and a lesson in a real browser
 	@echo '== browser'
 ifneq ($(or $(CHROMIUM),$(SPECDEC_REQUIRE_BROWSER)),)
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m 'not slow and not exhaustive' tests/browser
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) -m 'not slow and not exhaustive' tests/browser
 else
 	@echo '!! SKIPPED: no chromium here, so the browser tests did not run. On Debian or Ubuntu: apt-get install chromium'
 endif

@@ -10,10 +10,12 @@ import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
 from tests.browser.lab import Server, served
+from tests.browser.units import JUPYTER, Units
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="browser tests need the Python package playwright")
 
@@ -38,6 +40,12 @@ class Recorded:
         page.on("console", lambda m: self.errors.append(m.text) if m.type == "error" else None)
         page.on("pageerror", lambda e: self.errors.append(str(e)))
         page.on("request", lambda r: self.requests.append(r.url))
+
+
+@pytest.hookimpl(optionalhook=True)  # without xdist nobody asks
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Units:
+    """With several workers, share out units."""
+    return Units(config, log)
 
 
 @pytest.fixture(scope="session")
@@ -78,6 +86,7 @@ def lab_context(browser: sync_api.Browser) -> Iterator[sync_api.BrowserContext]:
 def page(browser: sync_api.Browser, recorded: Recorded, request: pytest.FixtureRequest) -> Iterator[sync_api.Page]:
     """A fresh page of 1280 × 900 whose console errors and requests are in `recorded`."""
     if "lab" in request.fixturenames:
+        assert request.path.name in JUPYTER, f"name {request.path.name} in tests/browser/units.py: one server is enough"
         fresh = request.getfixturevalue("lab_context").new_page()
     else:
         fresh = browser.new_page(viewport=SIZE)

@@ -24,7 +24,7 @@ from lessons.build import NOTEBOOKS
 from tests.browser.lab import Server, served
 from tests.guards.running import python
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheel")]
+pytestmark = pytest.mark.slow
 
 DONE = sorted(path.name for number in ("00", "01", "02") for path in NOTEBOOKS.glob(f"{number}_*.ipynb"))
 KEPT = ("HOME", "LANG", "PATH", "SSL_CERT_FILE", "http_proxy", "https_proxy", "no_proxy")

@@ -1,6 +1,6 @@
 """Which browser tests stay together when several workers share them out.
 
-Invariant: all that needs JupyterLab runs in one worker, so that there is one server; tests of a file that makes something
+Invariant: all that needs JupyterLab runs in one worker, so that there is one server; tests of a file that makes what is
 dear for all of them stay together; any other test goes where there is time for it. What is large comes first. It does
 not know what a test does.
 """

@@ -38,7 +38,7 @@ from specdec_teach.noise import ForcedNoise
 from specdec_teach.pacing import NAMES, Fixed, Heuristic, Planning
 from specdec_teach.parts import Parts
 from specdec_teach.planner import MOST, Planner
-from specdec_teach.refusals import can_branch, can_force
+from specdec_teach.refusals import can_branch, can_draft, can_force
 from specdec_teach.result import Result
 from specdec_teach.rules import Rule, rule_of
 from specdec_teach.rules.kernel import judged_by
@@ -102,6 +102,7 @@ class Engine:
         self.target_runner = ModelRunner(target, "target", decoder=decoder, backend=backend)
         self.rule = judged_by(backend, rule, self.target_runner.model.device)
         if drafter is not None:
+            can_draft(drafter)
             drafter.check(self.target_runner.vocab)
             self.target_runner.check_layers(features_of(drafter))
             if isinstance(drafter, OnTarget):
@@ -287,7 +288,8 @@ class Engine:
         alone = pool is None
         if kind == "paged" and pool is None:
             pool = self.new_pool()
-        room = self.parts.cache(kind, max(limits.capacity, len(ids)) + spare_nodes(drafter, most), pool)
+        spare = spare_nodes(drafter, limits.gamma(most, len(ids)))  # γ never grows along a text
+        room = self.parts.cache(kind, max(limits.capacity, len(ids)) + spare, pool)
         by_position = self.rule.by_position
         sequence = Sequence(
             ids, self.parts.policy(sampling, history), noise, room, target.vocab, row, by_position, target

@@ -13,7 +13,19 @@ from specdec_teach.hf import ModelRunner
 from specdec_teach.rules import Rule
 from specdec_teach.sampling import Sampling
 
-__all__ = ["can_branch", "can_force"]
+__all__ = ["can_branch", "can_draft", "can_force"]
+
+_ASKED = ("check", "reset", "propose", "commit", "pointer")
+
+
+def can_draft(drafter: object) -> None:
+    """Refuse what is no drafter: a name, a model by itself, a class that nobody has called."""
+    if not isinstance(drafter, type) and all(callable(getattr(drafter, name, None)) for name in _ASKED):
+        return
+    given = f"the class {drafter.__name__}" if isinstance(drafter, type) else f"a {type(drafter).__name__}"
+    raise InvalidInput(
+        f"drafter= is {given}; give a drafter, such as ModelDrafter(model), NgramDrafter() or one of drafters_for(pair)"
+    )
 
 
 def can_branch(drafter: Drafter | None, rule: Rule, target: ModelRunner) -> None:

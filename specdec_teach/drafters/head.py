@@ -9,6 +9,7 @@ output matrix, and knows nothing of the layers between.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence as Items
 from dataclasses import dataclass
 from typing import Any, cast, final
@@ -23,6 +24,7 @@ from specdec_teach.drafters.base import Proposal, Sprout
 from specdec_teach.drafters.chain import Chain
 from specdec_teach.drafters.networks import HeadNetwork
 from specdec_teach.drafters.shipped import shipped
+from specdec_teach.hf import ModelRunner
 from specdec_teach.hidden import Hidden
 from specdec_teach.pairs import Pair
 from specdec_teach.sequence import Sequence
@@ -37,9 +39,9 @@ __all__ = ["HeadDrafter"]
 class HeadDrafter:
     """Draws each draft from a head that was trained for `target`, under the request's own sampling settings.
 
-    `network`: its weights. `target`: the model that the engine serves; embedding and output matrix are its own.
-    `HeadDrafter.of(pair)` loads the weights that come with the embedded target. Before the target has computed a token
-    nothing is proposed. InvalidInput when network and target have different widths.
+    `network`: its weights, which are copied. `target`: the model that the engine serves; embedding and output matrix
+    are its own. `HeadDrafter.of(pair)` loads the weights that come with the embedded target. Before the target has
+    computed a token nothing is proposed. InvalidInput when network and target have different widths.
     Source: EAGLE (Li et al. 2024); with several hidden states and roll-outs in training, EAGLE-3 (Li et al. 2025).
 
     >>> from specdec_teach import load_pair
@@ -55,8 +57,8 @@ class HeadDrafter:
                 f"the head is {network.shape.width} wide and {type(target).__name__} {width}; give a head that was "
                 "trained for this target"
             )
-        self._network = network.to(embedding.weight.device, embedding.weight.dtype).eval()
-        self._layer = Layer(network.layer, network.layer.self_attn.config, 0)
+        self._network = copy.deepcopy(network).to(embedding.weight.device, embedding.weight.dtype).eval()
+        self._layer = Layer(self._network.layer, network.layer.self_attn.config, 0)
         self._embedding, self._output = embedding, output
         self._cos_PD = self._sin_PD = torch.empty(0, 0)
         self.target = target
@@ -84,6 +86,14 @@ class HeadDrafter:
             raise InvalidInput(
                 f"the head speaks through an output matrix of {have} tokens and the target has {vocab}; give the "
                 "head the engine's own target"
+            )
+
+    def check_target(self, target: ModelRunner) -> None:
+        """See `OnTarget.check_target`."""
+        if target.model is not self.target:
+            raise InvalidInput(
+                f"the head was made for another model's hidden states than the target's, {target.name}; give it the "
+                "engine's own target"
             )
 
     def check_tree(self) -> None:

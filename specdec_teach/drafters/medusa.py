@@ -8,6 +8,7 @@ keeps no cache; between cycles the last state waits in `sequence.hidden` and not
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence as Items
 from dataclasses import dataclass
 from typing import Any, final
@@ -20,6 +21,7 @@ from specdec_teach.drafters.base import Proposal, Sprout
 from specdec_teach.drafters.chain import Chain
 from specdec_teach.drafters.networks import MedusaNetwork
 from specdec_teach.drafters.shipped import shipped
+from specdec_teach.hf import ModelRunner
 from specdec_teach.pairs import Pair
 from specdec_teach.sequence import Sequence
 from specdec_teach.tree import depths
@@ -31,8 +33,9 @@ __all__ = ["MedusaDrafter"]
 class MedusaDrafter:
     """Draws draft i from head i of `network`, which was trained for `target`; there are as many drafts as heads.
 
-    `target`: the model that the engine serves; the output matrix is its own. `MedusaDrafter.of(pair)` loads the weights
-    that come with the embedded target. Before the target has computed a token nothing is proposed.
+    The weights are copied. `target`: the model that the engine serves; the output matrix is its own.
+    `MedusaDrafter.of(pair)` loads the weights that come with the embedded target. Before the target has computed a
+    token nothing is proposed.
     InvalidInput when network and target have different widths. Source: Medusa (Cai et al. 2024).
 
     >>> from specdec_teach import load_pair
@@ -48,7 +51,7 @@ class MedusaDrafter:
                 f"the heads are {network.shape.width} wide and {type(target).__name__} {width}; give heads that were "
                 "trained for this target"
             )
-        self._network = network.to(output.weight.device, output.weight.dtype).eval()
+        self._network = copy.deepcopy(network).to(output.weight.device, output.weight.dtype).eval()
         self._output = output
         self.target = target
         self.features = network.shape.features
@@ -70,6 +73,14 @@ class MedusaDrafter:
         if have != vocab:
             raise InvalidInput(
                 f"the heads speak through an output matrix of {have} tokens and the target has {vocab}; give them "
+                "the engine's own target"
+            )
+
+    def check_target(self, target: ModelRunner) -> None:
+        """See `OnTarget.check_target`."""
+        if target.model is not self.target:
+            raise InvalidInput(
+                f"the heads were made for another model's hidden states than the target's, {target.name}; give them "
                 "the engine's own target"
             )
 

@@ -75,8 +75,9 @@ class RetrievalDrafter:
         self.revision: str | None = None
         self.context: int | None = None
         self.exact = True
-        if isinstance(corpus, str):
-            raise InvalidInput("the corpus is one text; give a list of texts, or of lists of ids")
+        if isinstance(corpus, str) or not isinstance(corpus, Iterable):
+            held = "one text" if isinstance(corpus, str) else f"a {type(corpus).__name__}"
+            raise InvalidInput(f"the corpus is {held}; give a list of texts, or of lists of ids")
         self.remember(*corpus)
 
     @property

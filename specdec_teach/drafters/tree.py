@@ -21,8 +21,9 @@ from torch import Tensor
 
 from specdec_kernels.errors import EngineFailure, InvalidInput, shown, unknown_name, whole
 from specdec_teach import tree
-from specdec_teach.drafters.base import Expandable, Proposal, Sprout
+from specdec_teach.drafters.base import Expandable, OnTarget, Proposal, Sprout
 from specdec_teach.drafters.model import ModelDrafter
+from specdec_teach.hf import ModelRunner
 from specdec_teach.noise import StreamId
 from specdec_teach.policy import processed
 from specdec_teach.sequence import Sequence
@@ -122,6 +123,11 @@ class TreeDrafter:
     def check(self, vocab: int) -> None:
         """See `Drafter.check`."""
         self._base.check(vocab)
+
+    def check_target(self, target: ModelRunner) -> None:
+        """See `OnTarget.check_target`; a base that serves any target has nothing to say."""
+        if isinstance(self._base, OnTarget):
+            self._base.check_target(target)
 
     def reset(self, sequence: Sequence, capacity: int) -> int | None:
         """See `Drafter.reset`."""

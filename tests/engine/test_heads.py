@@ -167,6 +167,26 @@ def test_a_head_for_another_target_is_refused() -> None:
             sd.Engine(wide, drafter=near(kind))
 
 
+@pytest.mark.parametrize("kind", FEATURES)
+def test_a_head_for_another_model_of_the_same_size_is_refused(kind: str) -> None:
+    """Its states would mean nothing to the head; alone and below a tree."""
+    for drafter in (near(kind), sd.TreeDrafter(near(kind), (2, 1))):
+        with pytest.raises(sd.InvalidInput, match="made for another model's hidden states"):
+            sd.Engine(tiny(), drafter=drafter)
+
+
+@pytest.mark.parametrize("kind", FEATURES)
+def test_a_drafter_leaves_the_network_as_it_was(kind: str) -> None:
+    """A second drafter from the same weights, for a target of another dtype, does not change the first."""
+    first = near(kind)
+    network: Any = first._network.train()
+    narrow = type(first)(network, tiny(dtype=torch.float64))
+    assert network.training
+    assert {weight.dtype for weight in network.parameters()} == {torch.float32}
+    for target, drafter in ((TARGET, first), (narrow.target, narrow)):
+        sd.Engine(target, drafter=drafter).generate([1, 2, 3], GREEDY, max_new_tokens=6)
+
+
 def _keeps(self: HeadState) -> None:
     self.cache.rollback(min(self.cache.pointer, self.sure + 1))
     self.said_1N = self.said_sure

@@ -43,6 +43,7 @@ def drafted(tokens: list[int], count: int, longest: int = 3, shortest: int = 1) 
         ([1, 2, 3, 1, 2, 4, 1, 2], 1, [4]),  # the latest of two equal matches
         ([7, 7, 7, 7], 4, [7, 7, 7, 7]),  # the end does not match itself, and a loop goes on
         ([1, 2, 1, 2, 1, 2], 5, [1, 2, 1, 2, 1]),
+        ([0, 5, 7, 1, 5, 8, 0, 5], 1, [7]),  # id 0 is a token like any other: "0 5" is not "5"
         ([1, 2, 3, 4], 3, []),
         ([5], 3, []),
     ],

@@ -195,6 +195,9 @@ def test_refusals() -> None:
         sd.RetrievalDrafter(max_tokens=0)
     with pytest.raises(sd.InvalidInput, match="give a list of texts"):
         sd.RetrievalDrafter("one text")
+    for nothing in (None, 5):
+        with pytest.raises(sd.InvalidInput, match=f"the corpus is a {type(nothing).__name__}; give a list of texts"):
+            sd.RetrievalDrafter(nothing)  # type: ignore[arg-type]
     with pytest.raises(sd.InvalidInput, match="no tokenizer"):
         sd.RetrievalDrafter(["a text"])
     drafter = sd.RetrievalDrafter([[1, 2, 3]])
@@ -206,8 +209,9 @@ def test_refusals() -> None:
         sd.Engine(TARGET, drafter=sd.RetrievalDrafter([[1, 64]]))
     sd.Engine(TARGET, drafter=drafter)
     with pytest.raises(sd.InvalidInput, match="holds token 64"):
-        drafter.remember([64])
-    assert drafter.held == 3
+        drafter.remember([2, 9], [64])
+    drafter.remember([8, 8])
+    assert (drafter.held, drafter.look_up([2], 1)) == (5, [3])
 
 
 def test_tensors_and_arrays_are_ids() -> None:

@@ -43,25 +43,25 @@ class Planner:
     """Plans by expected tokens per second: `gamma="auto"`.
 
     `costs`: of this machine; with given costs the same request gives the same trace. `most`: the largest γ. `prior`:
-    accepted and rejected drafts that an estimate starts with; it hopes, since long drafts are what corrects it soonest.
+    accepted and rejected drafts that an estimate starts with.
     `memory`: what a cycle's counts are worth a cycle later.
-    `probe`: after so many cycles without drafts one token is drafted, to look again. The wait doubles with each
-    probe that is rejected, up to four times as long; after one that is accepted the next cycle probes too. While
-    nothing is drafted, the draft model lags; it computes what it lacks before the probe, and each further `chunk` of
-    tokens counts as one more draft step.
+    `probe`: after so many cycles without drafts one token is drafted, to look again; soon, since the first words
+    behind a prompt are often the hardest to foresee. The wait doubles with each probe that is rejected, up to sixteen
+    times as long; after one that is accepted the next cycle probes too. While nothing is drafted, the draft model lags;
+    it computes what it lacks before the probe, and each further `chunk` of tokens counts as one more draft step.
     InvalidInput: numbers outside these meanings.
 
     >>> planner = Planner(Costs({1: 1.0, 9: 1.0}, 0.05))
     >>> start = planner.start()
     >>> start.gamma, start.after(4, 0, False).after(2, 0, False).gamma
-    (8, 3)
+    (4, 2)
     """
 
     costs: Costs = field(hash=False)
     most: int = MOST
-    prior: tuple[float, float] = (2.0, 0.5)
+    prior: tuple[float, float] = (1.5, 1.0)
     memory: float = 0.95
-    probe: int = 16
+    probe: int = 5
     chunk: int = 16
     _times: tuple[float, ...] = field(init=False, repr=False, compare=False)
 
@@ -163,7 +163,7 @@ class Estimate:
         if not stood:
             misses[level(confidence[accepted]) if confidence else -1] += 1.0
         probed = self.idle >= self.wait > 0
-        wait = 0 if stood else min(2 * self.wait, 4 * self.planner.probe) if probed else self.planner.probe
+        wait = 0 if stood else min(2 * self.wait, 16 * self.planner.probe) if probed else self.planner.probe
         return replace(self, hits=tuple(hits), misses=tuple(misses), idle=0, wait=wait)
 
     def reset(self) -> Estimate:

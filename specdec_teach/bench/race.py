@@ -8,7 +8,7 @@ It does not know what a candidate does.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 from specdec_teach.bench.figures import compare, fitting
@@ -34,15 +34,16 @@ Work = Callable[[int], Done]
 @final
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How many rounds: `rounds`, or (None) as many as fit into `budget` seconds, from 3 to 9; and how many warm up."""
+    """How many rounds: `rounds`, or (None) as many as fit into `budget` seconds, from 3 to `most`; how many warm up."""
 
     rounds: int | None = None
     warm_up: int = 1
     budget: float = 25.0
+    most: int = 9
 
     def share(self, parts: int) -> Pace:
         """Return the pace of one of `parts` races that share the budget."""
-        return Pace(self.rounds, self.warm_up, self.budget / parts)
+        return replace(self, budget=self.budget / parts)
 
 
 def run(
@@ -58,7 +59,7 @@ def run(
     spent = 0.0
     for number in range(pace.warm_up):
         spent = _turn(works, number, number)[1]
-    count = pace.rounds or fitting(spent, pace.budget, 3, 9)
+    count = pace.rounds or fitting(spent, pace.budget, 3, pace.most)
     rounds = tuple(_turn(works, number, pace.warm_up + number)[0] for number in range(count))
     pairs = [(one, base) for base, others in against.items() for one in others if {one, base} <= works.keys()]
     comparisons = tuple(compare(rounds, one, base, tolerance) for one, base in pairs)

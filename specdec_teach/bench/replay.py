@@ -1,10 +1,11 @@
-"""Recorded drafts, priced and played again at any γ: what a planner would have asked for, and what it would have cost.
+"""Given texts, drafted at every position and priced: what a plan for γ would have made of them, and what it would cost.
 
-A recording is made at the largest γ, without ending a draft early, and says of each cycle how many drafts stood and
-what the draft model gave each. Behind a shorter draft the same ones stand, as many as there are. A text is put together
-from the cycles of one request in an order left to chance; every plan meets the same order, so they differ by what they
-ask for and not by luck.
+Given the text, whether a draft stands is settled by numbers alone. The target's tokens are x, and a draft of x stands
+with chance min(p, q)/p of x, whatever was drafted before; another never does. So a drafter is told the text, says at
+each position what it gives the next tokens, and every plan replays the same texts in their own order, with the same
+random numbers: plans differ by what they ask for and not by luck.
 Invariant: nothing here is timed. It does not know models.
+Source: Leviathan et al. 2023, algorithm 1, read from the token that was emitted back to the draft.
 """
 
 from __future__ import annotations
@@ -12,39 +13,84 @@ from __future__ import annotations
 from collections.abc import Sequence as Items
 from dataclasses import dataclass, replace
 from random import Random
-from typing import final
+from typing import TYPE_CHECKING, final
+
+from torch import Tensor
 
 from specdec_teach.costs import Costs
+from specdec_teach.noise import StreamId
 from specdec_teach.pacing import LEVELS, Patience, Planning
+from specdec_teach.sampling import Sampling
+from specdec_teach.sequence import Sequence
+from specdec_teach.trace import Decision
 
-__all__ = ["Seen", "Watching", "replayed"]
+if TYPE_CHECKING:
+    from specdec_teach.engine import Engine
+
+__all__ = ["Place", "Told", "Watching", "recorded", "replayed"]
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """A cycle: how many tokens were drafted, how many of them stood, and the draft's own probability of each."""
+class Place:
+    """What a draft would be that begins at one position of a given text.
 
-    drafted: int
-    accepted: int
-    confidence: tuple[float, ...]
+    `standing`: for its tokens in turn, the chance that each stands if those before it do. `told`: the probability that
+    the draft model gives the text's token there, or its favourite where it proposes nothing else; `other`: to a token
+    that it drafts where that one falls. Both are empty where the drafter tells none.
+    """
 
-    def shortened(self, gamma: int, patience: Patience | None) -> Seen:
-        """Return the same cycle with at most γ drafts, ended by `patience` where that ends it."""
-        most = min(gamma, self.drafted)
-        count = min(most, 1)
-        while count < most and (patience is None or not self.confidence or patience.goes_on(self.confidence[:count])):
-            count += 1
-        return Seen(count, min(count, self.accepted), self.confidence[:count])
+    standing: tuple[float, ...]
+    told: tuple[float, ...] = ()
+    other: tuple[float, ...] = ()
+
+    def draft(self, gamma: int, patience: Patience | None, u: Items[float]) -> tuple[int, int, tuple[float, ...]]:
+        """Return how many tokens are drafted, how many stand, and the draft model's probability of each.
+
+        At most γ, ended by `patience` where that ends it. `u`: a number in [0, 1) for each position of the text from
+        here on. Behind a draft that falls the others count as told; they cost, and nobody looks at them.
+        """
+        most, stood, sure = min(gamma, len(self.standing)), 0, []
+        for at in range(most):
+            stands = stood == at and u[at] < self.standing[at]
+            if self.told:
+                sure.append(self.other[at] if stood == at and not stands else self.told[at])
+            stood += stands
+            if patience is not None and sure and at + 1 < most and not patience.goes_on(sure):
+                return at + 1, stood, tuple(sure)
+        return most, stood, tuple(sure)
+
+
+@final
+class Told:
+    """The source of random choices that says a given text: each draft is the text's token, and every draft falls.
+
+    So a cycle commits the text's next token and no other. `text`: prompt and what follows. A drafter that draws
+    nothing is not told.
+    """
+
+    __slots__ = ("_sequence", "_text")
+
+    def __init__(self, sequence: Sequence, text: Items[int]) -> None:
+        self._sequence, self._text = sequence, text
+
+    def draw(self, stream: StreamId, number: int, weights_V: Tensor) -> int:
+        """See `Noise.draw`."""
+        ahead = number - self._sequence.number if stream is StreamId.DRAFT else 0
+        return self._text[len(self._sequence.tokens) + ahead]
+
+    def accepts(self, number: int, p: float, q: float) -> tuple[bool, float | None]:
+        """See `Noise.accepts`."""
+        return False, 1.0
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """Planning and outlook in one: asks for `gamma` drafts each time, ends none, and keeps what became of them."""
+    """Planning and outlook in one: asks for `gamma` drafts each time, ends none, and keeps their probabilities."""
 
     gamma: int
-    seen: tuple[Seen, ...] = ()
+    sure: tuple[float, ...] = ()
     name: None = None
 
     @property
@@ -66,26 +112,73 @@ class Watching:
         return replace(self, gamma=min(self.gamma, most))
 
     def after(self, drafted: int, accepted: int, cut: bool, confidence: Items[float] = ()) -> Watching:
-        """See `Outlook`; a cycle that the end of the text cut short tells nothing."""
-        return self if cut else replace(self, seen=(*self.seen, Seen(drafted, accepted, tuple(confidence))))
+        """See `Outlook`."""
+        return replace(self, sure=tuple(confidence))
 
     def reset(self) -> Watching:
         """See `Outlook`."""
-        return replace(self, seen=())
+        return replace(self, sure=())
 
 
-def replayed(cycles: Items[Seen], planning: Planning, costs: Costs, tokens: int, seed: int) -> tuple[int, float]:
-    """Return the tokens (at least so many) and seconds of a text out of `cycles`, as `planning` asks for drafts.
+def recorded(
+    engine: Engine, prompt: list[int], text: Items[int], sampling: Sampling, gamma: int, chance: Random
+) -> tuple[Place, ...]:
+    """Return what drafts of γ tokens from each position of `text` would be, but for its last γ + 1 tokens.
+
+    `text`: new tokens that the target drew under `sampling` behind `prompt`. `chance` draws the other tokens.
+    """
+    watching = engine.variant(planner=Watching(gamma), pace="auto", gamma=gamma)
+    stream = watching.open(prompt, sampling, max_new_tokens=len(text), trace=False)
+    stream.sequence.noise = Told(stream.sequence, [*prompt, *text])
+    places = []
+    for at in range(len(text) - gamma - 1):
+        cycle = next(stream)
+        outlook = stream.progress.outlook
+        assert isinstance(outlook, Watching), "the engine keeps the outlook that its planner began"
+        places.append(_place(cycle.decisions, text[at:], outlook.sure, chance))
+    return tuple(places)
+
+
+def _place(decisions: Items[Decision], text: Items[int], sure: tuple[float, ...], chance: Random) -> Place:
+    """Read off a cycle's record what its draft was worth."""
+    standing, other, same = [], [], True
+    for at, (decision, token) in enumerate(zip(decisions, text, strict=False)):
+        same = same and decision.token == token
+        p, q = decision.p, decision.q
+        assert p is not None, "the engine's own record knows every row"
+        assert q is not None, "the engine's own record knows every row"
+        standing.append(min(p, q) / p if same and p > 0.0 else 0.0)
+        if sure:
+            other.append(_other(decision, chance) if decision.token == token and q < 1.0 else sure[at])
+    return Place(tuple(standing), sure, tuple(other))
+
+
+def _other(decision: Decision, chance: Random) -> float:
+    """Return q of a draft that falls, drawn from (q − p)₊; one that the record does not show is an unlikely one."""
+    left = chance.random() * (1.0 - (decision.alpha or 0.0))
+    for bar in decision.bars:
+        left -= max(bar.q - bar.p, 0.0)
+        if left < 0.0:
+            return bar.q
+    return 0.0
+
+
+def replayed(text: Items[Place], planning: Planning, costs: Costs, tokens: int, chance: Random) -> tuple[int, float]:
+    """Return the tokens (at least so many) and seconds of a recorded text, as `planning` asks for drafts.
+
+    The numbers that decide belong to positions: every plan that is given the same `chance` meets the same.
 
     >>> from specdec_teach.pacing import Fixed
-    >>> cycles, costs = [Seen(4, 3, ())], Costs({1: 1.0, 5: 2.0}, 0.1)
-    >>> replayed(cycles, Fixed(2), costs, 6, 0), replayed(cycles, Fixed(0), costs, 6, 0)
-    ((6, 3.4), (6, 6.0))
+    >>> text, costs = [Place((1.0, 1.0, 1.0, 0.0))] * 6, Costs({1: 1.0, 5: 2.0}, 0.1)
+    >>> [replayed(text, Fixed(gamma), costs, 6, Random(0)) for gamma in (2, 0)]
+    [(6, 3.4), (6, 6.0)]
     """
-    chance, outlook, made, spent = Random(seed), planning.start(), 0, 0.0
+    outlook, made, spent = planning.start(), 0, 0.0
+    longest = max(len(place.standing) for place in text)
+    u = [chance.random() for _ in range(len(text) + longest)]
     while made < tokens:
-        cycle = chance.choice(cycles).shortened(outlook.gamma, outlook.patience)
-        outlook = outlook.after(cycle.drafted, cycle.accepted, False, cycle.confidence)
-        made += cycle.accepted + 1
-        spent += costs.cycle(cycle.drafted)
+        drafted, stood, sure = text[made].draft(outlook.gamma, outlook.patience, u[made:])
+        outlook = outlook.after(drafted, stood, False, sure)
+        made += stood + 1
+        spent += costs.cycle(drafted)
     return made, spent

@@ -120,7 +120,9 @@ def test_drafters(target: str | None) -> None:
         told = {f"{n} γ={f.gamma}": f for n, f in fares.items()} | {f"{n} auto": f for n, f in planned.items()}
         assert {one.name for one in race.candidates} == {"plain", *told}
         assert len({count for one in race.rounds for count in one.units.values()}) == 1
-        ratios = {one.candidate: one.ratio for one in race.comparisons}
+        ratios = {one.candidate: one.ratio for one in race.comparisons if one.baseline == "plain"}
+        planned_beside = {one.candidate: one.baseline for one in race.comparisons if one.baseline != "plain"}
+        assert planned_beside == {f"{n} auto": f"{n} γ={fare.gamma}" for n, fare in fares.items()}
         for name, fare in told.items():
             assert fare.gamma in (2, 4, None)
             assert ratios[name] == fare.ratio > 0

@@ -1,7 +1,8 @@
 """Every drafter that a pair has, against plain decoding: on stories, on text that invites copying, and on lists.
 
 For each kind of prompt, every drafter first finds its best γ in rounds that are not reported; then all take turns with
-plain decoding, each at its best γ and at the one that is planned for it. What is slower than plain stays in the report.
+plain decoding, each at its best γ and at the one that is planned for it. Every round has texts of its own, and they are
+many because texts differ more than drafters do. What is slower than plain stays in the report.
 Last comes what a look-up costs behind a long text, without any model.
 Invariant: in a race all have the same target, prompts, sampling and number of tokens. It does not know how anybody
 drafts.
@@ -39,6 +40,7 @@ __all__ = ["run"]
 _GAMMAS = (2, 4, 8)
 _HEAT = 0.8
 _EARLIER = 1_000
+_BUDGET, _ROUNDS, _PILOTS = 150.0, 24, 6
 _LONG, _DRAFTS, _TURNS = 32_768, 8, 20
 _Prompts = Items[list[int]]
 
@@ -71,7 +73,10 @@ def run(options: Options, say: Say) -> Report:
         works: dict[Candidate, Work] = {ours.candidate(0): plain.act}
         works |= {ours.candidate(gamma, name): one.act for (name, gamma), one in entries.items()}
         against = {"plain": tuple(ours.candidate(gamma, name).name for name, gamma in entries)}
-        races.append(race.run(kind, "token", works, against, options.pace(40.0), tolerance=0.25))
+        for name, gamma in best.items():
+            against[ours.candidate(gamma, name).name] = (ours.candidate("auto", name).name,)
+        pace = replace(options.pace(_BUDGET), most=_ROUNDS)
+        races.append(race.run(kind, "token", works, against, pace, tolerance=0.25))
         fares += [one.fare(name, races[-1]) for (name, _), one in entries.items()]
     say("looking up behind a long text")
     races.append(race.run(f"looking up behind {_LONG:,} tokens", "proposal", _long(), {}, options.pace(4.0)))
@@ -132,7 +137,8 @@ class _Entry:
             for part in ("draft", "target", "verify", "other")
         }
         judged = total["drafted"] - total["stop_cut"]
-        ratio = next(one.ratio for one in found.comparisons if one.candidate == ours.candidate(self.gamma, name).name)
+        own = ours.candidate(self.gamma, name).name
+        ratio = next(one.ratio for one in found.comparisons if (one.candidate, one.baseline) == (own, "plain"))
         return Fare(
             race=found.name,
             drafter=name,
@@ -154,7 +160,7 @@ def _best(
         for name, engine in engines.items()
         for gamma in gammas
     }
-    pilot = race.run("γ", "token", entries, {}, Pace(1 if options.quick else 3, warm_up=1))
+    pilot = race.run("γ", "token", entries, {}, Pace(1 if options.quick else _PILOTS, warm_up=1))
 
     def seconds(name: str, gamma: int) -> float:
         """Return the mean of a token over all rounds: the best round is the one with the luckiest texts."""

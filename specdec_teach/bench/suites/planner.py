@@ -1,20 +1,23 @@
-"""What the planner loses to the best fixed γ, told apart from luck: recorded drafts, priced by what cycles cost here.
+"""What the planner loses to the best fixed γ, told apart from luck: given texts, priced by what cycles cost here.
 
 Two runs at different γ draw different texts, and some texts are easier to foresee than others: over a few hundred
-tokens that alone moves a speed by 5 %. So the drafts of each drafter are recorded once for each kind of prompt, its
-costs are measured as the planner measures them, and every γ, the planner and the rule of thumb replay the same cycles.
-Invariant: a round replays every recorded request once. Trees are left out: a shallower one is another tree.
+tokens that alone moves a speed by 5 %. So the target draws the texts, once; each drafter says at every position of them
+what it would have drafted, its costs are measured as the planner measures them, and every γ, the planner and the rule
+of thumb replay the same texts. Within a text easy and hard stretches stay in their order, which is what a planner has
+to follow.
+Invariant: a round replays every text once. Trees are left out: a shallower one is another tree.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 from specdec_teach.bench import race
 from specdec_teach.bench.ours import candidate
 from specdec_teach.bench.race import Done, Work
 from specdec_teach.bench.records import Candidate, Check, Race, Report
-from specdec_teach.bench.replay import Seen, Watching, replayed
+from specdec_teach.bench.replay import Place, recorded, replayed
 from specdec_teach.bench.setting import Options, Say, load, new_engine, report, sampling
 from specdec_teach.bench.task import KINDS, ids_of
 from specdec_teach.costs import Costs
@@ -28,46 +31,45 @@ from specdec_teach.planner import MOST, Planner
 __all__ = ["run"]
 
 _HEAT, _CLOSE, _SLOWER = 0.8, 0.95, 0.97
-_Requests = list[tuple[Seen, ...]]
+_Told = list[tuple[list[int], list[int]]]
+_Texts = list[tuple[Place, ...]]
 
 
 def run(options: Options, say: Say) -> Report:
     """Record and replay every drafter that makes chains."""
     pair = load(options)
     tokens, seeds = (16, 2) if options.quick else (96, 8)
+    say("the target draws the texts")
+    told = {kind: _told(new_engine(options, pair), pair, kind, tokens + MOST + 1, seeds) for kind in KINDS}
     races: list[Race] = []
     checks: list[Check] = []
     for name, drafter in drafters_for(pair).items():
         if isinstance(drafter, Branching):
             continue
-        say(f"{name}: recorded, then replayed")
+        say(f"{name}: told the texts, then replayed")
         engine = new_engine(options, pair, drafter=drafter)
-        costs = engine.costs()
-        for kind in KINDS:
-            requests = _recorded(engine, pair, kind, tokens, seeds)
-            races.append(_race(f"{name}, {kind}", requests, costs, tokens, options))
+        costs, chance = engine.costs(), Random(0)
+        for kind, texts in told.items():
+            how = sampling(_HEAT, 0)
+            places = [recorded(engine, ids, text, how, MOST, chance) for ids, text in texts]
+            races.append(_race(f"{name}, {kind}", places, costs, tokens, options))
             checks.append(_close(races[-1]))
-    notes = [f"replayed: {seeds} requests for each prompt, T = {_HEAT}; costs measured, nothing else timed"]
+    notes = [f"replayed: {seeds} texts for each prompt, T = {_HEAT}; costs measured, nothing else timed"]
     return report("planner", options, pair, races, tokens=tokens, checks=checks, notes=notes)
 
 
-def _recorded(engine: Engine, pair: Pair, kind: str, tokens: int, seeds: int) -> _Requests:
-    """Return the cycles of each request; the text has room for a whole draft behind its last token that counts."""
+def _told(engine: Engine, pair: Pair, kind: str, tokens: int, seeds: int) -> _Told:
+    """Return prompts and what the target says to them."""
+    prompts = [ids_of(pair.tokenizer, text) for text in KINDS[kind]]
     found = []
-    watching = engine.variant(planner=Watching(MOST), pace="auto", gamma=MOST)
-    for text in KINDS[kind]:
+    for ids in prompts:
         for seed in range(seeds):
-            how = sampling(_HEAT, seed)
-            stream = watching.open(ids_of(pair.tokenizer, text), how, max_new_tokens=tokens + MOST + 1, trace=False)
-            while stream.progress.stats.emitted < tokens and stream.step():
-                pass
-            outlook = stream.progress.outlook
-            assert isinstance(outlook, Watching), "the engine keeps the outlook that its planner began"
-            found.append(outlook.seen)
+            said = engine.generate(ids, sampling(_HEAT, seed), max_new_tokens=tokens, speculate=False, trace=False)
+            found.append((ids, list(said.tokens)))
     return found
 
 
-def _race(name: str, requests: _Requests, costs: Costs, tokens: int, options: Options) -> Race:
+def _race(name: str, texts: _Texts, costs: Costs, tokens: int, options: Options) -> Race:
     """Return the race of plain decoding, every fixed γ, the planner and the rule of thumb."""
     plans: dict[Candidate, Planning] = {candidate(gamma, "drafts"): Fixed(gamma) for gamma in range(MOST + 1)}
     auto, thumb = candidate("auto", "drafts"), candidate("heuristic", "drafts")
@@ -75,8 +77,8 @@ def _race(name: str, requests: _Requests, costs: Costs, tokens: int, options: Op
 
     def work(planning: Planning) -> Work:
         def act(seed: int) -> Done:
-            texts = [replayed(one, planning, costs, tokens, 1000 * seed + at) for at, one in enumerate(requests)]
-            return Done(sum(made for made, _ in texts), sum(seconds for _, seconds in texts))
+            done = [replayed(text, planning, costs, tokens, Random(1000 * seed + at)) for at, text in enumerate(texts)]
+            return Done(sum(made for made, _ in done), sum(seconds for _, seconds in done))
 
         return act
 

@@ -427,8 +427,8 @@ check("08.4", estimate)
 # Dividing accepted by drafted would be wrong in one direction only: it counts drafts as failures that nobody judged, the more so the larger γ
 # is. A planner that believes it drafts less and less.
 #
-# The engine's planner counts as you do, forgets a little each cycle, and begins with more hope than you. It would rather try too much:
-# a long draft shows quickly that it does not pay, while a γ of 0 shows nothing.
+# The engine's planner counts as you do, forgets a little each cycle, and begins with more doubt than you. Drafts that never stand shall
+# cost next to nothing, so it gives up early. But a γ of 0 shows nothing, so it looks again: soon at first, then ever more seldom.
 
 # %%
 from specdec_teach.exercises.lesson_08 import PRICES
@@ -443,8 +443,8 @@ for name, drafter in (("model", drafters["model"]), ("parrot", parrot)):
 
 # %% [markdown]
 # Each number is the γ of one cycle. For the draft model it moves with the luck of the last cycles. The parrot repeats the last token and
-# is hardly ever right: γ falls to 0, which is plain decoding. Its first cycles are the price of finding out. At γ = 0 nothing more is
-# learnt, so now and then the planner drafts all the same, to see whether times have changed. It does so seldom, because that costs too.
+# is hardly ever right: γ falls to 0, which is plain decoding. Its first cycles are the price of finding out. Then come 5 cycles without
+# a draft, one draft to see whether times have changed, 10 cycles without, and 20: each time it is wrong, the wait doubles.
 #
 # ### Exercise 08.5
 #

@@ -114,3 +114,24 @@ def test_reduced_motion_moves_nothing(browser: Any, tmp_path: Path) -> None:
     moving = "e => e.filter(x => parseFloat(getComputedStyle(x).transitionDuration) > 0).length"
     assert page.eval_on_selector_all(f"{ROOT} *", moving) == 0
     page.close()
+
+
+@pytest.mark.parametrize("labels", [["by", "the", "fox"], ["a", "b", "c", "d", "e"]], ids=len)
+def test_in_a_narrow_window_a_rule_is_named_above_its_numbers(browser: Any, tmp_path: Path, labels: list[str]) -> None:
+    law = [1 / len(labels)] * len(labels)
+    path = lab_to_html(law, [*law[:-2], law[-1] / 2, law[-1] * 1.5], tmp_path / "lab.html", labels=labels)
+    page = browser.new_page(viewport={"width": 320, "height": 900})
+    page.goto(path.as_uri())
+    page.wait_for_selector(ROOT)
+    for row in page.locator(".rules tbody tr:visible").all():
+        name, numbers = row.locator("th.name"), row.locator("td")
+        title, boxes = name.bounding_box(), [cell.bounding_box() for cell in numbers.all()]
+        assert len({box["y"] for box in boxes}) == 1
+        assert title["y"] + title["height"] <= boxes[0]["y"] + 1
+        assert name.evaluate("e => e.scrollHeight <= e.clientHeight + 1"), name.inner_text()
+        assert title["height"] < 48, f"{name.inner_text()!r} takes more than two lines"
+    heads = [cell.bounding_box()["x"] for cell in page.locator(".rules thead th:not(.name)").all()]
+    cells = [cell.bounding_box()["x"] for cell in page.locator(".rules tr.exact td").all()]
+    assert heads == pytest.approx(cells, abs=1)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.close()

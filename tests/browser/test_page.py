@@ -176,7 +176,7 @@ def test_column_of_a_draft_stands_over_its_slots(page: Any, tmp_path: Path) -> N
     assert page.locator(".cell[title^='slot 9:']").count() == 2
 
 
-def test_a_rewind_in_a_narrow_window_shows_where_the_pointers_end(browser: Any, tmp_path: Path) -> None:
+def test_a_rewind_in_a_narrow_window_shows_the_pointers_and_how_far_they_go(browser: Any, tmp_path: Path) -> None:
     page = browser.new_page(viewport={"width": 320, "height": 900}, reduced_motion="reduce")
     trace = open_page(page, tmp_path, "mixed")
     page.focus(ROOT)
@@ -186,12 +186,13 @@ def test_a_rewind_in_a_narrow_window_shows_where_the_pointers_end(browser: Any, 
         if page.get_attribute(ROOT, "data-stage") != "rewind":
             continue
         pane = page.locator(".pane").bounding_box()
-        for label in page.locator(".pointer span").all():
+        for label in page.locator(".pointer span, .rewound span").all():
             box = label.bounding_box()
-            assert pane["x"] <= box["x"]
-            assert box["x"] + box["width"] <= pane["x"] + pane["width"]
+            assert pane["x"] <= box["x"], label.inner_text()
+            assert box["x"] + box["width"] <= pane["x"] + pane["width"], label.inner_text()
             shown += 1
-    assert shown == 2 * len(trace.cycles)
+    caches = [kv for cycle in trace.cycles for kv in (cycle.target_kv, cycle.draft_kv)]
+    assert shown == len(caches) + sum(kv.written > kv.after for kv in caches)
     page.close()
 
 

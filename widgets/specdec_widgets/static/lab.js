@@ -102,6 +102,7 @@ export function mount(host, store) {
       return el("div", "token-group", el("div", "cols", column(i, "q"), stack, column(i, "p")), Object.assign(el("bdi", "token", label), { title: clip(mark(name), 200) }), el("p", "sum"));
     }));
     head.replaceChildren(...["rule", ...names.map((n) => clip(mark(n), 10)), "off by", "accepts"].map((text, i) => Object.assign(el("th", i ? "" : "name", text), { scope: "col", title: i && i <= names.length ? clip(mark(names[i - 1]), 200) : "" })));
+    rules.style.setProperty("--columns", String(names.length));
     const rows = [...Object.entries(RULES), ["engine", ""]];
     body.replaceChildren(...rows.map(([key, text]) => {
       const name = Object.assign(el("th", "name", text), { scope: "row" });

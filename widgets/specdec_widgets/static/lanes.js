@@ -30,9 +30,19 @@ export function extent(trace, m, frame) {
   const x = (column) => m.edge[Math.max(0, Math.min(m.longest, column))];
   const first = Math.min(L - 1, c?.draft_kv?.before ?? L - 1), newest = c && since(frame, "last") ? c.committed_after - 1 : L - 1;
   const column = frame.k ? L + frame.k - 1 : newest;
-  const rewind = frame.stage === "rewind" ? (x(c.target_kv.after) + x(c.target_kv.written)) / 2 + 2 : null;
-  const most = rewind === null ? Infinity : x(Math.min(c.target_kv.after, c.draft_kv?.after ?? Infinity)) - 4.8; // C = … stands left of its pointer
+  const most = frame.stage === "rewind" ? x(Math.min(c.target_kv.after, c.draft_kv?.after ?? Infinity)) - 4.8 : Infinity; // C = … stands left of its pointer
+  const rewind = frame.stage === "rewind" ? (most + wayBack(x(c.target_kv.after), x(c.target_kv.written)).stop) / 2 : null;
   return { left: x(first) - 1, right: x(L + K + 1) + 1.6, at: rewind ?? (x(column) + x(column + 1)) / 2, most };
+}
+
+const NAMED = 4.5; // how wide "rewind 3" is
+
+/** The name of a rewind's arrow: in the arrow where it has room, and never far from the pointer; else behind it.
+ * `stop`: where both end.
+ * @param {number} pointer  @param {number} from */
+function wayBack(pointer, from) {
+  const inside = from - pointer > NAMED + 1.5, middle = (from + pointer + 0.75 - NAMED) / 2;
+  return inside ? { x: Math.min(middle, pointer + 4), stop: from + 0.3 } : { x: from + 0.3, stop: from + 0.3 + NAMED };
 }
 
 /** Where to scroll so that the step's columns show in a window `width` wide: at a column's edge where there is room. */
@@ -165,7 +175,8 @@ export function scene(trace, m, frame, a, b, selected) {
       if (!kv || kv.written <= pointer) continue;
       const from = x(kv.written), low = y + Y.cell + 1.15;
       lines.push({ key: "r" + which, cls: "rewind", x1: from, y1: low, x2: x(pointer) + 0.75, y2: low });
-      items.push({ key: "rl" + which, cls: "rewound", x: from + 0.3, y: low - 0.7, text: "rewind " + (kv.written - pointer) });
+      const name = wayBack(x(pointer), from).x;
+      items.push({ key: "rl" + which, cls: "rewound" + (name < from ? " within" : ""), x: name, y: low - 0.7, w: NAMED, text: "rewind " + (kv.written - pointer) });
     }
     return { items, lines };
   }

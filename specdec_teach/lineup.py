@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
+from specdec_kernels.errors import InvalidInput
 from specdec_teach.drafters.base import Drafter
 from specdec_teach.drafters.early import EarlyExitDrafter
 from specdec_teach.drafters.head import HeadDrafter
@@ -35,12 +36,14 @@ def drafters_for(pair: Pair) -> dict[str, Drafter]:
 
     A pair without a draft model has the lookup drafters alone. "retrieval" looks things up in 200 stories of the kind
     that the embedded pair writes; with another pair it has no text until it is told to `remember` one.
-    InvalidInput where the draft model cannot serve (see `ModelDrafter`).
+    InvalidInput for what is no pair, and where the draft model cannot serve (see `ModelDrafter`).
 
     >>> from specdec_teach.testing import tiny_llama
     >>> list(drafters_for(Pair(tiny_llama(), None, None)))
     ['ngram', 'retrieval']
     """
+    if not isinstance(pair, Pair):
+        raise InvalidInput(f"the pair is a {type(pair).__name__}; give load_pair(), or Pair(target, draft, tokenizer)")
     made: Made = {}
     for family in _FAMILIES:
         made |= family(pair)

@@ -156,6 +156,7 @@ class HeadDrafter:
     def commit(self, sequence: Sequence) -> None:
         """See `Drafter.commit`: rows of the head's own states go, and the target's states that were fed are dropped."""
         state = _of(sequence)
+        state.doubt(len(sequence.tokens) - 2)
         state.settle()
         if sequence.hidden is not None:
             sequence.hidden.drop(state.sure)
@@ -261,6 +262,14 @@ class HeadState:
     def keep(self) -> None:
         """Take all rows for sure."""
         self.sure, self.said_sure = self.cache.pointer, self.said_1N
+
+    def doubt(self, most: int) -> None:
+        """Take no more than `most` rows for sure: a cycle that was interrupted feeds the last token's row again.
+
+        What the head gave at an earlier row is not known any more, nor is it wanted: more rows come first.
+        """
+        if 0 <= most < self.sure:
+            self.sure, self.said_sure = most, None
 
     def settle(self) -> None:
         """Go back to the last sure row."""

@@ -6,11 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 
 import specdec_teach as sd
 from specdec_teach.invariants import Watch, check
 
-TARGET = sd.testing.tiny_llama()
+from ..heads import FEATURES, head_for, tiny
+
+TARGET, TALL = sd.testing.tiny_llama(), tiny()
 GREEDY = sd.Sampling.greedy()
 
 
@@ -46,3 +49,64 @@ def test_a_draft_length_past_all_reason() -> None:
         engine = sd.Engine(TARGET, drafter=drafter, gamma=10**12)
         plain = engine.generate([1, 2, 1, 2], GREEDY, max_new_tokens=9, speculate=False)
         assert engine.generate([1, 2, 1, 2], GREEDY, max_new_tokens=9).tokens == plain.tokens
+
+
+def test_the_budget_goes_to_the_likeliest_ways() -> None:
+    """Below the favourite (.9) lie ways of .72 and .18; its rival (.1) and what hangs below that one are let go."""
+    rows = torch.tensor([[0, 0.9, 0.1, 0], [0.02, 0, 0.18, 0.8], [0.5, 0.5, 0, 0], [1, 0, 0, 0]])
+    draft = sd.testing.TabularLM((rows + 1e-9).log())
+    drafter = sd.TreeDrafter(sd.ModelDrafter(draft), budget=3, beam=2, depth=2)
+    result = sd.Engine(draft, drafter=drafter, gamma=2).generate([0], GREEDY, max_new_tokens=3)
+    assert result.trace is not None
+    cycle = result.trace.cycles[0]
+    assert (cycle.proposed, cycle.parents) == ((1, 3, 2), (-1, 0, 0))
+
+
+@pytest.mark.parametrize("shape", [None, (2, 1, 1)], ids=["chain", "tree"])
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_a_draft_with_the_targets_own_mind_is_always_right(shape: tuple[int, ...] | None, temperature: float) -> None:
+    """Penalties included: drafts see the drafts before them as the target will; no law of a text shows a blind one."""
+    base = sd.ModelDrafter(TARGET)
+    engine = sd.Engine(TARGET, drafter=base if shape is None else sd.TreeDrafter(base, shape), gamma=3)
+    sampling = sd.Sampling(temperature=temperature, seed=2, frequency_penalty=2.0, repetition_penalty=1.5)
+    result = engine.generate([7, 7, 3], sampling, max_new_tokens=24)
+    assert result.trace is not None
+    assert [cycle.accepted for cycle in result.trace.cycles] == [3] * 6
+
+
+class _Interrupts:
+    """Ctrl-C at every n-th event."""
+
+    def __init__(self, every: int) -> None:
+        self.every = every
+        self.heard = self.sent = 0
+
+    def on_event(self, event: object) -> None:
+        self.heard += 1
+        if self.heard % self.every == 0:
+            self.sent += 1
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("kind", FEATURES)
+@pytest.mark.parametrize("shape", [None, (2, 1)], ids=["chain", "tree"])
+def test_heads_that_are_interrupted_keep_their_place(kind: str, shape: tuple[int, ...] | None) -> None:
+    """A cycle that begins again reads the last token again: the same text, and no pointer past what is settled."""
+    drafter: Any = head_for(TALL, kind, spread=0.02)
+    engine = sd.Engine(TALL, drafter=drafter if shape is None else sd.TreeDrafter(drafter, shape), gamma=3, debug=True)
+    sampling = sd.Sampling(seed=3, temperature=0.8)
+    right = engine.generate([5, 9, 2], sampling, max_new_tokens=16)
+    for every in (5, 7, 9):
+        interrupts = _Interrupts(every)
+        engine.observers[:] = [interrupts]
+        stream, going = engine.stream([5, 9, 2], sampling, max_new_tokens=16), True
+        while going:
+            try:
+                going = stream.step()
+            except KeyboardInterrupt:
+                continue
+        assert interrupts.sent > 2
+        assert stream.result().tokens == right.tokens
+        assert check(stream.trace()) == []
+        assert [c.proposed for c in stream.trace().cycles] == [c.proposed for c in right.trace.cycles]  # type: ignore[union-attr]
+    engine.observers.clear()

@@ -21,6 +21,13 @@ def test_names_stand_for_what_there_are_weights_for(pair: sd.Pair) -> None:
     assert sd.drafters_for(sd.Pair(TARGET, None, None)).keys() == LOOKUP
 
 
+def test_what_is_no_pair() -> None:
+    """A model by itself, or both without their names."""
+    for given, called in ((TARGET, "LlamaForCausalLM"), ((TARGET, NEAR), "tuple"), (None, "NoneType")):
+        with pytest.raises(sd.InvalidInput, match=f"the pair is a {called}; give load_pair"):
+            sd.drafters_for(given)  # type: ignore[arg-type]
+
+
 def test_a_trace_tells_all_of_them_apart(pair: sd.Pair) -> None:
     made = sd.drafters_for(pair)
     assert len({drafter.name for drafter in made.values()}) == len(made)

@@ -104,3 +104,13 @@ def test_cutting_it_would_bias_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(rounds, "_pruned", cut)
     assert distance(law(False)) > 0.01
+
+
+def test_every_draft_that_stays_keeps_its_own_row() -> None:
+    """An illegal draft that was drawn stays, its child goes, and its sibling's child is still judged by its own q."""
+    q_KV = torch.eye(6)[[2, 5, 1, 3]]
+    proposal = Proposal((2, 5, 1, 3), q_KV, (-1, -1, 0, 1), confidence=(0.1, 0.2, 0.3, 0.4))
+    pruned = rounds._pruned(proposal, (1, 3))
+    assert (pruned.tokens, pruned.parents, pruned.confidence) == ((2, 5, 3), (-1, -1, 1), (0.1, 0.2, 0.4))
+    assert pruned.q_KV is not None
+    assert torch.equal(pruned.q_KV, q_KV[[0, 1, 3]])

@@ -11,7 +11,7 @@ import torch
 import specdec_teach as sd
 from specdec_teach.invariants import Watch, check
 
-from ..heads import FEATURES, head_for, tiny
+from ..heads import FEATURES, head_for, head_logits, tiny
 
 TARGET, TALL = sd.testing.tiny_llama(), tiny()
 GREEDY = sd.Sampling.greedy()
@@ -52,23 +52,27 @@ def test_a_draft_length_past_all_reason() -> None:
 
 
 def test_the_budget_goes_to_the_likeliest_ways() -> None:
-    """Below the favourite (.9) lie ways of .72 and .18; its rival (.1) and what hangs below that one are let go."""
+    """Below the favourite (.9) lie ways of .72, twice, and .16; its rival (.1) and all below that one are let go."""
     rows = torch.tensor([[0, 0.9, 0.1, 0], [0.02, 0, 0.18, 0.8], [0.5, 0.5, 0, 0], [1, 0, 0, 0]])
     draft = sd.testing.TabularLM((rows + 1e-9).log())
-    drafter = sd.TreeDrafter(sd.ModelDrafter(draft), budget=3, beam=2, depth=2)
-    result = sd.Engine(draft, drafter=drafter, gamma=2).generate([0], GREEDY, max_new_tokens=3)
+    drafter = sd.TreeDrafter(sd.ModelDrafter(draft), budget=4, beam=2, depth=3)
+    result = sd.Engine(draft, drafter=drafter, gamma=3).generate([0], GREEDY, max_new_tokens=4)
     assert result.trace is not None
     cycle = result.trace.cycles[0]
-    assert (cycle.proposed, cycle.parents) == ((1, 3, 2), (-1, 0, 0))
+    assert (cycle.proposed, cycle.parents) == ((1, 3, 2, 0), (-1, 0, 0, 1))
 
 
 @pytest.mark.parametrize("shape", [None, (2, 1, 1)], ids=["chain", "tree"])
-@pytest.mark.parametrize("temperature", [0.0, 0.8])
-def test_a_draft_with_the_targets_own_mind_is_always_right(shape: tuple[int, ...] | None, temperature: float) -> None:
-    """Penalties included: drafts see the drafts before them as the target will; no law of a text shows a blind one."""
+@pytest.mark.parametrize(("temperature", "rule"), [(0.0, "rejection"), (0.8, "rejection"), (0.8, "coupled")])
+def test_a_draft_with_the_targets_own_mind_is_always_right(
+    shape: tuple[int, ...] | None, temperature: float, rule: str
+) -> None:
+    """It sees the drafts before it, and the noise of its place, as the target will; no law of a text tells."""
     base = sd.ModelDrafter(TARGET)
-    engine = sd.Engine(TARGET, drafter=base if shape is None else sd.TreeDrafter(base, shape), gamma=3)
-    sampling = sd.Sampling(temperature=temperature, seed=2, frequency_penalty=2.0, repetition_penalty=1.5)
+    drafter = base if shape is None else sd.TreeDrafter(base, shape)
+    engine = sd.Engine(TARGET, drafter=drafter, gamma=3, verify=rule)
+    penalties: Any = {"frequency_penalty": 2.0, "repetition_penalty": 1.5, "no_repeat_ngram_size": 2}
+    sampling = sd.Sampling(temperature=temperature, seed=2, **penalties)
     result = engine.generate([7, 7, 3], sampling, max_new_tokens=24)
     assert result.trace is not None
     assert [cycle.accepted for cycle in result.trace.cycles] == [3] * 6
@@ -110,3 +114,13 @@ def test_heads_that_are_interrupted_keep_their_place(kind: str, shape: tuple[int
         assert check(stream.trace()) == []
         assert [c.proposed for c in stream.trace().cycles] == [c.proposed for c in right.trace.cycles]  # type: ignore[union-attr]
     engine.observers.clear()
+
+
+def test_a_head_reads_long_texts() -> None:
+    """Its drafts are those of its layer worked out over the whole text, far behind the positions it began with."""
+    target = sd.testing.tiny_llama(3, layers=3, context=320)
+    drafter: Any = head_for(target, "head")
+    prompt = [at * 7 % 64 for at in range(290)]
+    cycle = next(sd.Engine(target, drafter=drafter, gamma=2).stream(prompt, GREEDY, max_new_tokens=8))
+    said = head_logits(target, drafter._network, prompt, cycle.proposed)
+    assert cycle.proposed == tuple(said[:2].argmax(-1).tolist())

@@ -62,6 +62,13 @@ def test_the_budget_goes_to_the_likeliest_ways() -> None:
     assert (cycle.proposed, cycle.parents) == ((1, 3, 2, 0), (-1, 0, 0, 1))
 
 
+def _near_the_last(ids: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+    """A processor that reads the order of the text: three tokens may follow the last one."""
+    barred = torch.ones_like(logits, dtype=torch.bool)
+    barred[0, [(int(ids[0, -1]) * 3 + step) % logits.shape[1] for step in range(3)]] = False
+    return logits.masked_fill(barred, -torch.inf)
+
+
 @pytest.mark.parametrize("shape", [None, (2, 1, 1)], ids=["chain", "tree"])
 @pytest.mark.parametrize(("temperature", "rule"), [(0.0, "rejection"), (0.8, "rejection"), (0.8, "coupled")])
 def test_a_draft_with_the_targets_own_mind_is_always_right(
@@ -71,11 +78,36 @@ def test_a_draft_with_the_targets_own_mind_is_always_right(
     base = sd.ModelDrafter(TARGET)
     drafter = base if shape is None else sd.TreeDrafter(base, shape)
     engine = sd.Engine(TARGET, drafter=drafter, gamma=3, verify=rule)
-    penalties: Any = {"frequency_penalty": 2.0, "repetition_penalty": 1.5, "no_repeat_ngram_size": 2}
-    sampling = sd.Sampling(temperature=temperature, seed=2, **penalties)
+    penalties: Any = {"frequency_penalty": 2.0, "repetition_penalty": 1.5}
+    sampling = sd.Sampling(temperature=temperature, seed=2, processors=(_near_the_last,), **penalties)
     result = engine.generate([7, 7, 3], sampling, max_new_tokens=24)
     assert result.trace is not None
     assert [cycle.accepted for cycle in result.trace.cycles] == [3] * 6
+
+
+def test_a_record_shows_the_row_where_a_path_ends() -> None:
+    """The bonus's bars are those of the target behind the last draft that was kept, not behind the first."""
+    engine = sd.Engine(TARGET, drafter=sd.TreeDrafter(sd.ModelDrafter(TARGET), (2, 2)), gamma=2)
+    result = engine.generate([7, 7, 3], sd.Sampling(seed=1), max_new_tokens=12)
+    assert result.trace is not None
+    text = [7, 7, 3, *result.tokens]
+    for cycle in result.trace.cycles:
+        assert (cycle.accepted, cycle.last_kind) == (2, "bonus")
+        assert cycle.last_top is not None
+        with torch.inference_mode():
+            p_V = TARGET(input_ids=torch.tensor([text[: cycle.committed_after - 1]])).logits[0, -1].softmax(-1)
+        shown = torch.tensor([p for _, p in cycle.last_top.tokens])
+        assert torch.allclose(shown, p_V.topk(len(shown)).values, atol=1e-5)
+
+
+def test_a_request_that_waits_holds_nothing_of_its_draft() -> None:
+    """Preempted, it gives the memory of both caches back, and goes on to the same text."""
+    engine = sd.Engine(TARGET, drafter=sd.ModelDrafter(TARGET), gamma=2)
+    stream = engine.stream([7, 7, 3], GREEDY, max_new_tokens=12)
+    stream.step()
+    stream.preempt()
+    assert (stream.sequence.draft, stream.sequence.cache.pointer) == (None, 0)
+    assert stream.finish().tokens == engine.generate([7, 7, 3], GREEDY, max_new_tokens=12).tokens
 
 
 class _Interrupts:

@@ -73,6 +73,14 @@ def test_masks_follow_any_walk(pair: sd.Pair) -> None:
     assert walker.legal([a], [b, end, a]) == 2
 
 
+def test_a_draft_of_a_tree_is_legal_along_its_own_way(pair: sd.Pair) -> None:
+    """Below "a" may stand "b" and not "a"; below "b", which nothing begins with, may stand nothing."""
+    a, b = (pair.tokenizer.convert_tokens_to_ids(text) for text in ("a", "b"))
+    stream = engine(pair).stream(PROMPT, sd.Sampling(grammar=sd.Grammar.regex(r"(ab|a1)+;")))
+    sequence = stream.sequence
+    assert sequence.policy.legal(sequence.tokens, (a, b, b, a, a), (-1, -1, 0, 1, 0)) == (0, 2)
+
+
 def test_json(pair: sd.Pair) -> None:
     """A small schema; the text parses."""
     schema = {"type": "object", "properties": {"n": {"enum": [1, 2]}}, "required": ["n"], "additionalProperties": False}

@@ -8,7 +8,10 @@ import pytest
 import torch
 
 import specdec_teach as sd
+from specdec_teach.drafters.base import Proposal
+from specdec_teach.noise import CounterNoise, ForcedNoise
 from specdec_teach.policy import processed
+from specdec_teach.rules.rejection import Rejection
 
 from ..checks import P3, P4, Q3, Q4, logs, product_law, same_law
 
@@ -122,3 +125,11 @@ def test_an_end_inside_a_tree() -> None:
     law = sd.exact_law(trees(target, table(8, 3), (2, 1)), [0], 2, sd.Sampling(eos_token_id=1))
     right = {(1,): rows[0][1]} | {(a, b): rows[0][a] * rows[a][b] for a in (0, 2) for b in range(3)}
     same_law(law, right)
+
+
+def test_an_empty_residual_ends_the_row() -> None:
+    """Where rounding leaves nothing of p behind a draft that fell, p stays as it was and no sibling is tried."""
+    p_RV, q_KV = torch.tensor([[0.4, 0.5]] * 3), torch.tensor([[0.5, 0.5], [0.0, 1.0]])
+    verdict = Rejection().judge(Proposal((0, 1), q_KV, (-1, -1)), p_RV, ForcedNoise(CounterNoise(1), 1), 0)
+    assert (verdict.judged, verdict.path, verdict.degenerate, verdict.source) == ((0,), (), True, "p")
+    assert torch.equal(verdict.law_V, p_RV[0])

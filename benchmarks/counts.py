@@ -6,10 +6,10 @@ Counts depend on the weights and on the seeds, not on the machine or its clock. 
 error over requests (jackknife of a ratio). Below the table stand the differences that the line-up is chosen by: each
 tree against its own chain and each head against the draft model. --write makes benchmarks/counts.md, --quick counts
 less.
-Two runs part at the first draw that differs, so such a difference is uncertain. Of a lean tree, where all candidates
-but the first end their way, one run tells more: in a cycle where a later candidate stood, the chain of first ones
-brings exactly one token fewer. How often that happens is the last table. It does not know what a draft costs, so it
-says nothing about speed.
+Differences are those on one and the same text, where its luck is common to both. Greedy runs write the same text
+anyway. Two sampled runs part at the first draw that differs, so there the target writes the texts alone, and how many
+forwards each drafter takes on average to write them is computed (`specdec_teach.bench.given`). The last table has other
+shapes of the same trees. It does not know what a draft costs, so it says nothing about speed.
 """
 
 from __future__ import annotations
@@ -19,24 +19,30 @@ import math
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 import specdec_teach as sd
+from specdec_teach.bench.given import chances, forwards, grown
 from specdec_teach.bench.task import KINDS
 from specdec_teach.training.evaluate import PROMPTS
+from specdec_teach.tree import chain, spine
 
-GAMMA, TOKENS, REQUESTS = 4, 96, 16
+GAMMA, TOKENS, REQUESTS, DRAWS = 4, 96, 16, 8
 HEATS = {"greedy": 0.0, "T = 0.8": 0.8}
 DRAFTERS = ("model", "tree", "early-exit", "head", "head3", "head-tree", "medusa", "medusa-tree")
 AGAINST = {
     "tree": "model", "head-tree": "head3", "medusa-tree": "medusa", "head3": "model", "head": "model",
     "medusa": "model",
 }  # fmt: skip
+SIBLINGS = {"model": 3, "head": 1, "head3": 3, "medusa": 4}
+SIZES = (6, 8, 12, 16, 24)
 NAMES = ("Ben", "Mia", "Tara", "Sam", "Alex", "Mira")
 THINGS = ("ball", "kite", "hat", "drum", "lantern", "boat", "cup")
 
-LEAN = ("tree", "head-tree")
-
-Found = dict[tuple[str, str, str], tuple[float, float]]
+Ran = dict[tuple[str, str, str], list[float]]
+"""The forwards of each request, by drafter, heat and kind; of plain texts, the mean over all ways to draft for them."""
+Chances = dict[tuple[str, str], list[Tensor]]
+"""How often drafts stand (`specdec_teach.bench.given.chances`) in each text, by the chain's drafter and kind."""
 
 
 def prompts(kind: str) -> list[str]:
@@ -61,74 +67,150 @@ def prompts(kind: str) -> list[str]:
     return found
 
 
-def rate(emitted: list[int], cycles: list[int]) -> tuple[float, float]:
-    """Return tokens for each forward over all requests, and its standard error when each is left out in turn.
+def spread(without: list[float]) -> float:
+    """Return the standard error of a figure, given what it is when each request is left out in turn."""
+    n, mean = len(without), sum(without) / len(without)
+    return math.sqrt((n - 1) / n * sum((one - mean) ** 2 for one in without))
 
-    >>> rate([4, 4], [2, 2])
+
+def rate(ran: list[float], tokens: int) -> tuple[float, float]:
+    """Return tokens for each forward over requests of `tokens` tokens, and its standard error.
+
+    >>> rate([2, 2], 4)
     (2.0, 0.0)
     """
-    n, tokens, forwards = len(cycles), sum(emitted), sum(cycles)
-    without = [(tokens - e) / (forwards - c) for e, c in zip(emitted, cycles, strict=True)]
-    mean = sum(without) / n
-    return tokens / forwards, math.sqrt((n - 1) / n * sum((one - mean) ** 2 for one in without))
+    total, rest = sum(ran), (len(ran) - 1) * tokens
+    return len(ran) * tokens / total, spread([rest / (total - one) for one in ran])
 
 
-def later(trace: sd.Trace) -> int:
-    """Return in how many cycles a candidate stood that was not the first for its place."""
-    ways = [(cycle.path[-1], cycle.parents) for cycle in trace.cycles if cycle.path and cycle.parents]
-    return sum(parents.index(parents[end]) != end for end, parents in ways)
+def more(ran: list[float], other: list[float]) -> tuple[float, float]:
+    """Return how many percent more tokens a forward brings than another's, request by request, and the standard error.
+
+    >>> more([2, 4], [3, 6])
+    (50.0, 0.0)
+    """
+    mine, theirs = sum(ran), sum(other)
+    left = [(theirs - b) / (mine - a) for a, b in zip(ran, other, strict=True)]
+    return 100 * (theirs / mine - 1), 100 * spread(left)
 
 
-def count(quick: bool) -> tuple[Found, Found]:
-    """Run every drafter on every kind of prompt, greedy and sampled; return tokens, and second chances, a forward."""
-    pair = sd.load_pair(dtype="float32")
-    made, found, chances = sd.drafters_for(pair), Found(), Found()
+def settings(temperature: float, count: int) -> list[sd.Sampling]:
+    """Return the sampling of each request."""
+    return [sd.Sampling(temperature=temperature, seed=1 + at, eos_token_id=None) for at in range(count)]
+
+
+def count(pair: sd.Pair, requests: int, tokens: int) -> Ran:
+    """Run every drafter on every kind of prompt, greedy and sampled; return the forwards of each request."""
+    made, found = sd.drafters_for(pair), Ran()
     for name in DRAFTERS:
         engine = sd.Engine(pair.target, drafter=made[name], tokenizer=pair.tokenizer, gamma=GAMMA)
         for heat, temperature in HEATS.items():
             for kind in KINDS:
-                texts = prompts(kind)[: 3 if quick else None]
-                ways = [
-                    sd.Sampling(temperature=temperature, seed=1 + at, eos_token_id=None) for at in range(len(texts))
-                ]
-                results = engine.generate(texts, ways, max_new_tokens=16 if quick else TOKENS)
-                cycles = [one.stats.cycles for one in results]
-                found[name, heat, kind] = rate([one.stats.emitted for one in results], cycles)
-                if name in LEAN:
-                    stood = [later(one.trace) for one in results if one.trace is not None]
-                    chances[name, heat, kind] = rate(stood, cycles)
-                print(name, heat, kind, "{:.2f} ± {:.2f}".format(*found[name, heat, kind]), flush=True)
-    return found, chances
+                texts, ways = prompts(kind)[:requests], settings(temperature, requests)
+                results = engine.generate(texts, ways, max_new_tokens=tokens, trace=False)
+                assert all(one.stats.emitted == tokens for one in results)
+                found[name, heat, kind] = [one.stats.cycles for one in results]
+                print(name, heat, kind, "{:.2f} ± {:.2f}".format(*rate(found[name, heat, kind], tokens)), flush=True)
+    return found
 
 
-def render(found: Found, chances: Found) -> str:
+def replay(pair: sd.Pair, requests: int, tokens: int) -> Chances:
+    """Let the target write a text for each prompt at T = 0.8; return how often drafts of each kind stand there."""
+    made, found, generator = sd.drafters_for(pair), Chances(), torch.Generator().manual_seed(1)
+    plain = sd.Engine(pair.target, tokenizer=pair.tokenizer)
+    for kind in KINDS:
+        texts, ways = prompts(kind)[:requests], settings(HEATS["T = 0.8"], requests)
+        written = plain.generate(texts, ways, max_new_tokens=tokens, speculate=False)
+        for name, siblings in SIBLINGS.items():
+            engine = sd.Engine(pair.target, drafter=made[name], tokenizer=pair.tokenizer, gamma=GAMMA)
+            found[name, kind] = [
+                chances(
+                    engine.stream(text, way, max_new_tokens=tokens + GAMMA, trace=False),
+                    one.tokens, GAMMA, siblings, generator, DRAWS if siblings > 2 else 1,
+                )
+                for text, way, one in zip(texts, ways, written, strict=True)
+            ]  # fmt: skip
+            print(name, "on written texts,", kind, flush=True)
+    return found
+
+
+def judged(pair: sd.Pair, stand: Chances) -> Ran:
+    """Return the mean forwards of each written text with the chains and the trees of the line-up."""
+    made, found = sd.drafters_for(pair), Ran()
+    for (name, kind), texts in stand.items():
+        found[name, "T = 0.8", kind] = [forwards(one, chain(GAMMA), GAMMA) for one in texts]
+    for name, base in AGAINST.items():
+        if isinstance(tree := made[name], sd.TreeDrafter):
+            shape = tree.planned(GAMMA)
+            assert shape is not None
+            for kind in KINDS:
+                found[name, "T = 0.8", kind] = [forwards(one, shape, GAMMA) for one in stand[base, kind]]
+    return found
+
+
+def other_shapes(base: str, stand: Chances) -> dict[str, dict[str, list[float]]]:
+    """Return the mean forwards with other trees over one drafter, by what they are and kind.
+
+    Those of a size grow by the draft that stands most often, over all texts of all kinds.
+    """
+    every = torch.cat([one[:, :-GAMMA] for kind in KINDS for one in stand[base, kind]], dim=1)
+    found = {}
+    for size in SIZES:
+        shape = grown(every, size)
+        found[f"{size} drafts where they stand most often"] = {
+            kind: [forwards(one, shape, GAMMA) for one in stand[base, kind]] for kind in KINDS
+        }
+    found["second candidates that always stand"] = {
+        kind: [forwards(torch.stack([one[0], 1 - one[0]]), spine(GAMMA), GAMMA) for one in stand[base, kind]]
+        for kind in KINDS
+    }
+    return found
+
+
+def table(head: list[str], rows: dict[str, list[str]]) -> list[str]:
+    """Return the lines of a Markdown table and an empty one."""
+    lines = [["", *head], ["---"] * (len(head) + 1), *([name, *cells] for name, cells in rows.items())]
+    return ["|" + "|".join(f" {cell} " if cell else " " for cell in line) + "|" for line in lines] + [""]
+
+
+def percent(ran: list[float], other: list[float]) -> str:
+    """Return what `more` says as a cell."""
+    return "{:+.1f} ± {:.1f}".format(*more(ran, other))
+
+
+def render(ran: Ran, stand: Chances, given: Ran, tokens: int, requests: int) -> str:
     """Return the tables as Markdown."""
     columns = [(heat, kind) for heat in HEATS for kind in KINDS]
-    head = "| | " + " | ".join(f"{heat}, {kind}" for heat, kind in columns) + " |"
-    rule = "|---" * (len(columns) + 1) + "|"
-    lines = [
+    head = [f"{heat}, {kind}" for heat, kind in columns]
+    counted = {
+        name: ["{:.2f} ± {:.2f}".format(*rate(ran[name, *column], tokens)) for column in columns] for name in DRAFTERS
+    }
+    found = {**ran, **given}
+    against = {
+        f"{name} over {other}": [percent(found[name, *column], found[other, *column]) for column in columns]
+        for name, other in AGAINST.items()
+    }
+    bases = {name: AGAINST[name] for name in ("tree", "head-tree")}
+    shapes = {"that of the line-up, 8 drafts": [
+        percent(given[name, "T = 0.8", kind], given[base, "T = 0.8", kind])
+        for name, base in bases.items() for kind in KINDS
+    ]}  # fmt: skip
+    others = {base: other_shapes(base, stand) for base in bases.values()}
+    for what in others["model"]:
+        shapes[what] = [
+            percent(others[base][what][kind], given[base, "T = 0.8", kind]) for base in bases.values() for kind in KINDS
+        ]
+    return "\n".join([
         "# Tokens for each forward of the target", "",
         "Made by `python benchmarks/counts.py --write`: the embedded pair in float32, γ = 4, "
-        f"{REQUESTS} prompts of each kind", f"with {TOKENS} new tokens each. ±: standard error over requests. "
-        "Plain decoding has 1. Nothing here is a speed.", "", head, rule,
-    ]  # fmt: skip
-    for name in DRAFTERS:
-        cells = ("{:.2f} ± {:.2f}".format(*found[name, heat, kind]) for heat, kind in columns)
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    lines += ["", "What one has more than another, in percent of the other's:", "", head, rule]
-    for name, other in AGAINST.items():
-        cells = []
-        for heat, kind in columns:
-            (mine, error), (theirs, also) = found[name, heat, kind], found[other, heat, kind]
-            cells.append(
-                f"{100 * (mine / theirs - 1):+.0f} ± {100 * math.hypot(error, also * mine / theirs) / theirs:.0f}"
-            )
-        lines.append(f"| {name} over {other} | " + " | ".join(cells) + " |")
-    lines += ["", "Tokens for each forward that a second candidate brings, in the same cycles:", "", head, rule]
-    for name in LEAN:
-        cells = ["{:.3f} ± {:.3f}".format(*chances[name, heat, kind]) for heat, kind in columns]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+        f"{requests} prompts of each kind", f"with {tokens} new tokens each. ±: standard error over requests. "
+        "Plain decoding has 1. Nothing here is a speed.", "", *table(head, counted),
+        "What one has more than another on the same texts, in percent of the other's. At T = 0.8 the target wrote them",
+        "alone, and the forwards that each drafter needs for them are computed, over all ways its drafts can fall:", "",
+        *table(head, against),
+        "Other shapes of the two lean trees, no deeper, at T = 0.8, in percent of their chains:", "",
+        *table([f"{name}, {kind}" for name in bases for kind in KINDS], shapes),
+    ])  # fmt: skip
 
 
 def main() -> None:
@@ -138,7 +220,10 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="make benchmarks/counts.md")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    text = render(*count(args.quick))
+    requests, tokens = (3, 16) if args.quick else (REQUESTS, TOKENS)
+    pair = sd.load_pair(dtype="float32")
+    stand = replay(pair, requests, tokens)
+    text = render(count(pair, requests, tokens), stand, judged(pair, stand), tokens, requests)
     print(text)
     if args.write:
         Path(__file__).with_suffix(".md").write_text(text, encoding="utf-8")

@@ -154,17 +154,17 @@ def other_shapes(base: str, stand: Chances) -> dict[str, dict[str, list[float]]]
     Those of a size grow by the draft that stands most often, over all texts of all kinds.
     """
     every = torch.cat([one[:, :-GAMMA] for kind in KINDS for one in stand[base, kind]], dim=1)
-    found = {}
-    for size in SIZES:
-        shape = grown(every, size)
-        found[f"{size} drafts where they stand most often"] = {
-            kind: [forwards(one, shape, GAMMA) for one in stand[base, kind]] for kind in KINDS
-        }
-    found["second candidates that always stand"] = {
-        kind: [forwards(torch.stack([one[0], 1 - one[0]]), spine(GAMMA), GAMMA) for one in stand[base, kind]]
-        for kind in KINDS
+    found = {f"{size} drafts, where they stand most often": (grown(every, size), torch.clone) for size in SIZES}
+    found["line-up's shape, if the second candidate stood wherever the first fell"] = (spine(GAMMA), _saved)
+    found["if every first candidate stood"] = (chain(GAMMA), torch.ones_like)
+    return {
+        what: {kind: [forwards(change(one), shape, GAMMA) for one in stand[base, kind]] for kind in KINDS}
+        for what, (shape, change) in found.items()
     }
-    return found
+
+
+def _saved(standing_SND: Tensor) -> Tensor:
+    return torch.stack([standing_SND[0], 1 - standing_SND[0]])
 
 
 def table(head: list[str], rows: dict[str, list[str]]) -> list[str]:
@@ -191,7 +191,7 @@ def render(ran: Ran, stand: Chances, given: Ran, tokens: int, requests: int) -> 
         for name, other in AGAINST.items()
     }
     bases = {name: AGAINST[name] for name in ("tree", "head-tree")}
-    shapes = {"that of the line-up, 8 drafts": [
+    shapes = {"line-up's shape, 8 drafts": [
         percent(given[name, "T = 0.8", kind], given[base, "T = 0.8", kind])
         for name, base in bases.items() for kind in KINDS
     ]}  # fmt: skip
@@ -208,7 +208,8 @@ def render(ran: Ran, stand: Chances, given: Ran, tokens: int, requests: int) -> 
         "What one has more than another on the same texts, in percent of the other's. At T = 0.8 the target wrote them",
         "alone, and the forwards that each drafter needs for them are computed, over all ways its drafts can fall:", "",
         *table(head, against),
-        "Other shapes of the two lean trees, no deeper, at T = 0.8, in percent of their chains:", "",
+        "Other shapes of the two lean trees, no deeper, at T = 0.8, in percent of their chains. In the line-up's",
+        "one node a level asks the draft for more, as in a chain; the last two lines are bounds:", "",
         *table([f"{name}, {kind}" for name in bases for kind in KINDS], shapes),
     ])  # fmt: skip
 

@@ -1,8 +1,8 @@
 """Draft trees: several next tokens for a node instead of one, from any drafter that can say what follows each node.
 
 Two kinds. A tree of a fixed shape may draw its drafts, siblings without replacement: what each of them is drawn from
-does not depend on what comes of it, so the law of the text stays the target's. A tree whose shape follows the draft's
-confidence must not: to keep a draft because it turned out likely is to draw it from something else than the q that is
+does not depend on what comes of it, so the law of the text stays the target's. A tree that keeps what the draft trusts
+most must not: to keep a draft because it turned out likely is to draw it from something else than the q that is
 reported. So its drafts are certain, the likeliest tokens, and both what they are and which of them stay are a function
 of the text so far. Sources: Miao et al. 2024 (SpecInfer); Li et al. 2024 (EAGLE-2).
 Invariant: nodes are numbered level by level, siblings in the order in which they were chosen; nothing of a tree stays

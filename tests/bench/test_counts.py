@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
 
 
 @pytest.fixture(scope="module")
@@ -34,3 +35,14 @@ def test_a_difference_on_the_same_texts_has_the_error_of_the_difference(counts: 
 def test_each_kind_has_enough_different_prompts(counts: ModuleType) -> None:
     for kind in counts.KINDS:
         assert len(set(counts.prompts(kind))) == counts.REQUESTS
+
+
+def test_other_shapes_and_their_bounds(counts: ModuleType) -> None:
+    """Texts of 20 tokens, where a first candidate stands in half of the places and a second in three of ten."""
+    text = torch.tensor([0.5, 0.3, 0.1])[:, None, None].expand(3, 20, counts.GAMMA)
+    found = counts.other_shapes("model", {("model", kind): [text] for kind in counts.KINDS})
+    *sizes, saved, perfect = [forwards["story"][0] for forwards in found.values()]
+    chain = counts.forwards(text, counts.chain(4), 4)
+    assert len(sizes) == len(counts.SIZES)
+    assert chain > sizes[0] > sizes[-1] > perfect == 4.0  # 20 tokens, five each time
+    assert counts.forwards(text, counts.spine(4), 4) > saved > perfect

@@ -27,7 +27,7 @@ from specdec_teach.bench.task import KINDS
 from specdec_teach.training.evaluate import PROMPTS
 from specdec_teach.tree import chain, spine
 
-GAMMA, TOKENS, REQUESTS, DRAWS = 4, 96, 16, 8
+GAMMA, TOKENS, REQUESTS, DRAWS = 4, 96, 16, 4
 HEATS = {"greedy": 0.0, "T = 0.8": 0.8}
 DRAFTERS = ("model", "tree", "early-exit", "head", "head3", "head-tree", "medusa", "medusa-tree")
 AGAINST = {
@@ -123,13 +123,12 @@ def replay(pair: sd.Pair, requests: int, tokens: int) -> Chances:
         written = plain.generate(texts, ways, max_new_tokens=tokens, speculate=False)
         for name, siblings in SIBLINGS.items():
             engine = sd.Engine(pair.target, drafter=made[name], tokenizer=pair.tokenizer, gamma=GAMMA)
-            found[name, kind] = [
-                chances(
-                    engine.stream(text, way, max_new_tokens=tokens + GAMMA, trace=False),
-                    one.tokens, GAMMA, siblings, generator, DRAWS if siblings > 2 else 1,
-                )
-                for text, way, one in zip(texts, ways, written, strict=True)
-            ]  # fmt: skip
+            streams = [
+                engine.stream(text, way, max_new_tokens=tokens + GAMMA, trace=False)
+                for text, way in zip(texts, ways, strict=True)
+            ]
+            draws = DRAWS if siblings > 2 else 1
+            found[name, kind] = chances(streams, [one.tokens for one in written], GAMMA, siblings, generator, draws)
             print(name, "on written texts,", kind, flush=True)
     return found
 

@@ -27,32 +27,39 @@ from specdec_teach.tree import Parents, chain, children, depths, kept
 __all__ = ["chances", "forwards", "grown", "laws", "standing"]
 
 
-def laws(stream: Stream, text: Items[int], depth: int) -> tuple[Tensor, Tensor]:
-    """Return p `[N, V]` of each token of `text`, and q `[D, N, V]`: row (d, n) is behind the first d + n tokens.
+def laws(streams: Items[Stream], texts: Items[Items[int]], depth: int) -> list[tuple[Tensor, Tensor]]:
+    """Return for each text p `[N, V]` of its tokens, and q `[D, N, V]`: row (d, n) is behind the first d + n of them.
 
     The target has computed the first n of them then, and the other d are drafts; q is 0 where the text is shorter.
-    `stream`: at the start of a request whose text this becomes, over a drafter that trees can grow from; it is used up.
-    InvalidInput for another drafter.
+    `streams`: on one engine, each at the start of a request that the text is for, over a drafter that trees can grow
+    from; they are used up. InvalidInput for another drafter.
     """
-    if not hasattr(stream.drafter, "expand"):
+    drafter, runner = streams[0].drafter, streams[0].engine.target_runner
+    if not hasattr(drafter, "expand"):
         raise InvalidInput("the drafter cannot say what follows a given draft; give one with `expand`")
-    sequence, base, runner = stream.sequence, cast(Expandable, stream.drafter), stream.engine.target_runner
-    whole, count = [*sequence.tokens, *text], len(text)
+    base, found = cast(Expandable, drafter), []
     with torch.inference_mode():
-        logits_NV = runner.forward(runner.new_cache(len(whole)), whole[:-1], keep=count)
-        p_NV = sequence.policy.rows(fit_width(logits_NV, sequence.vocab), list(sequence.tokens), text[:-1])
-        q_DNV = p_NV.new_zeros(depth, *p_NV.shape)
-        for at, token in enumerate(text):
-            if not rounds.catch_up([stream]) and stream.error is not None:
-                raise stream.error
-            for below in range(min(depth, count - at)):
-                way, shape = tuple(text[at : at + below]), chain(below)
-                sprout = Sprout(way, shape, shape, (below - 1,))
-                logits_1V = fit_width(base.expand([sequence], [sprout])[0], sequence.vocab)
-                q_DNV[below, at] = sequence.policy.rows(logits_1V, [*sequence.tokens, *way])[0]
-            base.retract(sequence)
-            sequence.tokens.append(token)
-    return p_NV, q_DNV
+        for stream, text in zip(streams, texts, strict=True):
+            one, whole = stream.sequence, [*stream.sequence.tokens, *text]
+            logits_NV = runner.forward(runner.new_cache(len(whole)), whole[:-1], keep=len(text))
+            p_NV = one.policy.rows(fit_width(logits_NV, one.vocab), one.tokens, text[:-1])
+            found.append((p_NV, p_NV.new_zeros(depth, *p_NV.shape)))
+        for at in range(max(map(len, texts))):
+            going = [k for k, text in enumerate(texts) if at < len(text)]
+            rounds.catch_up([streams[k] for k in going])
+            for below in range(depth):
+                deep = [k for k in going if at + below < len(texts[k])]
+                ways = [tuple(texts[k][at : at + below]) for k in deep]
+                sprouts = [Sprout(way, chain(below), chain(below), (below - 1,)) for way in ways]
+                sequences = [streams[k].sequence for k in deep]
+                rows = base.expand(sequences, sprouts) if deep else []
+                for k, one, way, logits_1V in zip(deep, sequences, ways, rows, strict=True):
+                    q_1V = one.policy.rows(fit_width(logits_1V, one.vocab), [*one.tokens, *way])
+                    found[k][1][below, at] = q_1V[0]
+            for k in going:
+                base.retract(streams[k].sequence)
+                streams[k].sequence.tokens.append(texts[k][at])
+    return found
 
 
 def standing(p_NV: Tensor, q_NV: Tensor, text_N: Tensor, siblings: int, generator: torch.Generator) -> Tensor:
@@ -84,19 +91,26 @@ def standing(p_NV: Tensor, q_NV: Tensor, text_N: Tensor, siblings: int, generato
 
 
 def chances(
-    stream: Stream, text: Items[int], depth: int, siblings: int, generator: torch.Generator, draws: int = 1
-) -> Tensor:
-    """Return `standing` `[S, N, D]` for the place behind the first n tokens of `text` and d drafts; 0 past its end.
+    streams: Items[Stream],
+    texts: Items[Items[int]],
+    depth: int,
+    siblings: int,
+    generator: torch.Generator,
+    draws: int = 1,
+) -> list[Tensor]:
+    """Return for each text `standing` `[S, N, D]` for the place behind its first n tokens and d drafts; 0 past its end.
 
     `draws`: how many ways to fall a third or later sibling's chance is a mean of; the rest is as in `laws`.
     """
-    count, text_N = len(text), torch.tensor(text)
-    p_NV, q_DNV = laws(stream, text, depth)
-    found_SND = torch.zeros(siblings, count, depth, dtype=torch.float64)
-    for d in range(min(depth, count)):
-        p, q, ids = (one.repeat_interleave(draws, 0) for one in (p_NV[d:], q_DNV[d, : count - d], text_N[d:]))
-        found_SND[:, : count - d, d] = standing(p, q, ids, siblings, generator).unflatten(1, (-1, draws)).mean(-1)
-    return found_SND
+    found = []
+    for text, (p_NV, q_DNV) in zip(texts, laws(streams, texts, depth), strict=True):
+        count, text_N = len(text), torch.tensor(text)
+        found.append(torch.zeros(siblings, count, depth, dtype=torch.float64))
+        for d in range(min(depth, count)):
+            p, q, ids = (one.repeat_interleave(draws, 0) for one in (p_NV[d:], q_DNV[d, : count - d], text_N[d:]))
+            stands = standing(p, q, ids, siblings, generator).view(siblings, -1, draws)
+            found[-1][:, : count - d, d] = stands.mean(-1)
+    return found
 
 
 def _reach(standing_SND: Tensor, shape: Parents) -> dict[int, Tensor]:

@@ -50,8 +50,9 @@ def test_the_forwards_of_every_text(shape: Parents, gamma: int) -> None:
     right = enumerated(target, draft, shape, gamma, 3)
     for text in product(range(3), repeat=3):
         engine = sd.Engine(target, drafter=sd.ModelDrafter(draft), gamma=gamma)
-        found = chances(engine.stream([0], SAMPLING, max_new_tokens=3), text, 2, 2, torch.Generator())
-        p_NV, _ = laws(engine.stream([0], SAMPLING, max_new_tokens=3), text, 1)
+        streams = [engine.stream([0], SAMPLING, max_new_tokens=3) for _ in range(2)]
+        (found,) = chances(streams[:1], [text], 2, 2, torch.Generator())
+        ((p_NV, _),) = laws(streams[1:], [text], 1)
         chance = float(p_NV.gather(-1, torch.tensor(text)[:, None]).prod())
         assert chance * forwards(found, shape, gamma) == pytest.approx(right[text], abs=1e-12)
 
@@ -79,8 +80,9 @@ def test_a_heads_laws_are_those_of_its_own_states() -> None:
     """Behind n tokens that the target has computed and d that it has not."""
     target = tiny()
     head, text = head_for(target, "head3"), [9, 4, 7, 1]
-    stream = sd.Engine(target, drafter=head, gamma=3).stream([5, 3, 8], SAMPLING, max_new_tokens=6)
-    _, q_DNV = laws(stream, text, 3)
+    engine = sd.Engine(target, drafter=head, gamma=3)
+    streams = [engine.stream(prompt, SAMPLING, max_new_tokens=6) for prompt in ([7, 7], [5, 3, 8])]
+    _, (_, q_DNV) = laws(streams, [[2, 6], text], 3)  # beside another request
     for below, at in [(0, 0), (2, 0), (0, 2), (1, 2)]:
         tokens, drafts = [5, 3, 8, *text[:at]], text[at : at + below]
         right = processed(head_logits(target, head._network, tokens, drafts)[-1:], SAMPLING)[0]
@@ -99,4 +101,4 @@ def test_a_drafter_that_cannot_be_asked() -> None:
     target, _ = tables(3)
     stream = sd.Engine(target, drafter=sd.NgramDrafter(), gamma=2).stream([0], SAMPLING, max_new_tokens=3)
     with pytest.raises(InvalidInput, match="expand"):
-        laws(stream, [1, 2], 2)
+        laws([stream], [[1, 2]], 2)

@@ -19,6 +19,7 @@ from specdec_teach.tree import Parents, chain, spine
 from ..heads import head_for, head_logits, tiny
 
 SAMPLING = sd.Sampling(temperature=0.9)
+PENALTY = sd.Sampling(temperature=0.9, frequency_penalty=0.7)  # a row depends on the drafts before it
 
 
 def tables(width: int) -> tuple[Any, Any]:
@@ -30,7 +31,7 @@ def enumerated(target: Any, draft: Any, shape: Parents, gamma: int, tokens: int)
     """For each text: its probability times the mean number of forwards, over all that the engine can draw."""
     drafter = sd.TreeDrafter(sd.ModelDrafter(draft), shape)
     engine = sd.Engine(target, drafter=drafter, gamma=gamma)
-    going = [(1.0, engine.stream([0], SAMPLING, max_new_tokens=tokens, trace=False))]
+    going = [(1.0, engine.stream([0], PENALTY, max_new_tokens=tokens, trace=False))]
     found: dict[tuple[int, ...], float] = defaultdict(float)
     while going:
         weight, stream = going.pop()
@@ -50,7 +51,7 @@ def test_the_forwards_of_every_text(shape: Parents, gamma: int) -> None:
     right = enumerated(target, draft, shape, gamma, 3)
     for text in product(range(3), repeat=3):
         engine = sd.Engine(target, drafter=sd.ModelDrafter(draft), gamma=gamma)
-        streams = [engine.stream([0], SAMPLING, max_new_tokens=3) for _ in range(2)]
+        streams = [engine.stream([0], PENALTY, max_new_tokens=3) for _ in range(2)]
         (found,) = chances(streams[:1], [text], 2, 2, torch.Generator())
         ((p_NV, _),) = laws(streams[1:], [text], 1)
         chance = float(p_NV.gather(-1, torch.tensor(text)[:, None]).prod())

@@ -210,9 +210,9 @@ def render(ran: Ran, stand: Chances, given: Ran, tokens: int, requests: int) -> 
         "Other shapes of the two lean trees, no deeper, at T = 0.8, in percent of their chains. In the line-up's",
         "one node a level asks the draft for more, as in a chain; the last two lines are bounds:", "",
         *table([f"{name}, {kind}" for name in bases for kind in KINDS], shapes),
-        "As many drafts hung elsewhere bring little more, and ask the draft for several nodes a level. 16 bring about twice",
-        "as much, for eight rows more in each forward of the target. What is left to a head's tree on stories is little: its",
-        "first candidates seldom fall.", "",
+        "As many drafts hung elsewhere bring little more, and ask the draft for several nodes a level. 16 bring",
+        "more than twice as much, for eight rows more in each forward of the target. On stories a head's tree has",
+        "little left to gain: the head's first candidates seldom fall.", "",
     ])  # fmt: skip
 
 

@@ -64,7 +64,7 @@ def standing(*views: Any) -> str:
 
 
 def palette(counted: list[tuple[int, tuple[int, int, int]]], most: int = 256) -> list[tuple[int, int, int]]:
-    """Choose colours such that each of `counted` has one nearby: the commonest, and none that has a neighbour already.
+    """Choose colours such that each of `counted` has one nearby: the commonest, then those that have none nearby yet.
 
     So a mark of a few pixels keeps its colour, however common the shades of grey are around letters.
 
@@ -73,8 +73,8 @@ def palette(counted: list[tuple[int, tuple[int, int, int]]], most: int = 256) ->
     """
     colours = [colour for _, colour in sorted(counted, reverse=True)]
     for near in range(256):
-        chosen: list[tuple[int, int, int]] = []
-        for colour in colours:
+        chosen = colours[: most // 4]  # surfaces and lines: exact
+        for colour in colours[len(chosen) :]:
             if all(max(abs(a - b) for a, b in zip(colour, other, strict=True)) > near for other in chosen):
                 chosen.append(colour)
             if len(chosen) > most:

@@ -32,6 +32,8 @@
 # model. The other looks where the last words stood before, and copies what followed.
 
 # %%
+from textwrap import fill
+
 import specdec_teach as sd
 from specdec_teach.bench.task import KINDS
 from specdec_teach.exercises import check, predict
@@ -259,7 +261,7 @@ show("a draft with two of three ids", first_token(narrow))
 try:
     sd.ModelDrafter(pair.draft, tokenizer=pair.tokenizer)
 except sd.InvalidInput as refusal:
-    print(refusal)
+    print(fill(str(refusal), 100))
 
 # %% [markdown]
 # ### Exercise 08.3
@@ -439,7 +441,7 @@ parrot = sd.ScriptedDrafter(lambda text, count: text[-1:] * count)
 for name, drafter in (("model", drafters["model"]), ("parrot", parrot)):
     planned = sd.Engine(pair.target, drafter=drafter, tokenizer=pair.tokenizer, gamma="auto", planner=Planner(PRICES))
     run = planned.generate(KINDS["story"][1], sd.Sampling(temperature=0.8, seed=8, eos_token_id=None), max_new_tokens=60)
-    print(f"{name:<6} γ {' '.join(str(cycle.gamma) for cycle in run.trace.cycles)}")
+    print(fill(" ".join(str(cycle.gamma) for cycle in run.trace.cycles), 100, initial_indent=f"{name:<6} γ ", subsequent_indent=" " * 9))
 
 # %% [markdown]
 # Each number is the γ of one cycle. For the draft model it moves with the luck of the last cycles. The parrot repeats the last token and

@@ -759,7 +759,7 @@ for seed, plain, fast in zip(range(9, 13), *longer):
 # - Play a run, and look for the cycles that lost: those with fewer tokens than 1 + γ · c.
 
 # %%
-sd.play(engine, prompt, story(8), max_new_tokens=32)
+sd.play(engine, prompt, story(8), max_new_tokens=60)
 
 # %% [markdown]
 # ## Honest limits

@@ -30,6 +30,8 @@
 # The same prompt, seed and settings. Read both texts.
 
 # %%
+from textwrap import fill
+
 import specdec_teach as sd
 from specdec_teach.exercises import check, predict
 
@@ -42,7 +44,7 @@ two = {"left": engine, "right": sd.faults.inject(engine, "engine_q")}
 runs = {name: one.generate(prompt, story, max_new_tokens=48) for name, one in two.items()}
 for name, run in runs.items():
     judged = [d for c in run.trace.cycles for d in c.decisions if d.status in ("accepted", "rejected")]
-    print(f"{name}: {' '.join((prompt + run.text).split())}")
+    print(fill(f"{name}: {prompt}{run.text}", 100, subsequent_indent="   "))
     print(f"   {sum(d.accepted for d in judged)} of {len(judged)} judged drafts accepted")
     print(f"   broken invariants in its record: {len(sd.invariants.check(run.trace))}")
     print()
@@ -128,7 +130,7 @@ print("and its law:", first_token(no_bonus))
 
 # %%
 for name, sentence in sd.invariants.descriptions().items():
-    print(f"{name:<26} {sentence}")
+    print(fill(sentence, 104, initial_indent=f"{name:<26} ", subsequent_indent=" " * 27))
 
 # %% [markdown]
 # ### 2. The law

@@ -13,7 +13,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 __all__ = ["JUPYTER", "Units"]
 
-JUPYTER = ("test_lab.py", "test_lessons.py", "test_live.py", "test_notebook.py")
+JUPYTER = ("test_lab.py", "test_lessons.py", "test_live.py", "test_notebook.py", "test_show.py")
 TOGETHER = {"test_keys.py": "players"} | dict.fromkeys(JUPYTER, "JupyterLab")
 
 

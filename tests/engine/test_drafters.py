@@ -10,6 +10,7 @@ import torch
 
 import specdec_teach as sd
 from specdec_teach.invariants import Watch, check
+from specdec_teach.noise import CounterNoise
 
 from ..heads import FEATURES, head_for, head_logits, tiny
 
@@ -56,6 +57,7 @@ def test_the_budget_goes_to_the_likeliest_ways() -> None:
     rows = torch.tensor([[0, 0.9, 0.1, 0], [0.02, 0, 0.18, 0.8], [0.5, 0.5, 0, 0], [1, 0, 0, 0]])
     draft = sd.testing.TabularLM((rows + 1e-9).log())
     drafter = sd.TreeDrafter(sd.ModelDrafter(draft), budget=4, beam=2, depth=3)
+    assert [drafter.nodes(depth) for depth in range(4)] == [0, 2, 4, 4]
     result = sd.Engine(draft, drafter=drafter, gamma=3).generate([0], GREEDY, max_new_tokens=4)
     assert result.trace is not None
     cycle = result.trace.cycles[0]
@@ -156,3 +158,58 @@ def test_a_head_reads_long_texts() -> None:
     cycle = next(sd.Engine(target, drafter=drafter, gamma=2).stream(prompt, GREEDY, max_new_tokens=8))
     said = head_logits(target, drafter._network, prompt, cycle.proposed)
     assert cycle.proposed == tuple(said[:2].argmax(-1).tolist())
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("kind", ["head", "head3"])
+def test_a_head_asked_twice_goes_on_from_what_is_only_supposed(kind: str) -> None:
+    """A second proposal in one cycle, behind tokens that the target has not seen, owes nothing to the first."""
+    drafter: Any = head_for(TALL, kind)
+    stream = sd.Engine(TALL, drafter=drafter, gamma=3).stream([5, 9, 2, 33, 7], GREEDY, max_new_tokens=20)
+    stream.step()
+    sequence, committed = stream.sequence, list(stream.sequence.tokens)
+    drafter.commit(sequence)
+    for supposed in ([], [17, 4], [8]):
+        sequence.tokens = committed + supposed
+        drafter.commit(sequence)
+        drafts = drafter.propose([sequence], [3])[0].tokens
+        said = head_logits(TALL, drafter._network, committed, [*supposed, *drafts])[len(supposed) :]
+        assert drafts == tuple(said[:3].argmax(-1).tolist())
+
+
+@pytest.mark.parametrize("kind", ["model", *FEATURES])
+def test_a_copy_of_a_request_shares_nothing_with_it(kind: str) -> None:
+    """What the copy drafts and commits, by other chances, leaves the drafts of the first as they would have been."""
+    drafter: Any = sd.ModelDrafter(TARGET) if kind == "model" else head_for(TALL, kind, spread=0.02)
+    engine, sampling = sd.Engine(TALL, drafter=drafter, gamma=3), sd.Sampling(seed=5)
+    right = engine.generate([5, 9, 2], sampling, max_new_tokens=24).trace
+    stream = engine.stream([5, 9, 2], sampling, max_new_tokens=24)
+    stream.step()
+    stream.fork(CounterNoise(99)).finish()
+    stream.finish()
+    assert right is not None
+    assert [cycle.proposed for cycle in stream.trace().cycles] == [cycle.proposed for cycle in right.cycles]
+
+
+@pytest.mark.parametrize("kind", FEATURES)
+def test_a_tree_beside_one_that_is_a_chain(kind: str) -> None:
+    """In one batch: a row with one token possible at each place, and one with siblings, each as it is alone."""
+    drafter: Any = sd.TreeDrafter(head_for(TALL, kind, spread=0.02), (2, 2, 1))
+    engine, prompts = sd.Engine(TALL, drafter=drafter, gamma=3), [[5, 9, 2], [60, 3]]
+    ways = [sd.Sampling(top_k=1, seed=1), sd.Sampling(seed=2)]
+    together = engine.generate(prompts, ways, max_new_tokens=16)
+    for result, prompt, sampling in zip(together, prompts, ways, strict=True):
+        alone = engine.generate(prompt, sampling, max_new_tokens=16)
+        assert result.trace is not None
+        assert alone.trace is not None
+        assert [c.proposed for c in result.trace.cycles] == [c.proposed for c in alone.trace.cycles]
+
+
+@pytest.mark.parametrize("shape", [None, (2, 1)], ids=["chain", "tree"])
+def test_a_draft_that_may_say_nothing(shape: tuple[int, ...] | None) -> None:
+    """The only token that is allowed is one that the draft does not know: plain decoding goes on."""
+    base = sd.ModelDrafter(sd.testing.TabularLM([0.0, 1.0, 0.5]))
+    drafter = base if shape is None else sd.TreeDrafter(base, shape)
+    engine = sd.Engine(sd.testing.TabularLM([0.0] * 5), drafter=drafter, gamma=2)
+    result = engine.generate([0], sd.Sampling(allowed=(4,), seed=1), max_new_tokens=4)
+    assert (result.tokens, result.stats.drafted) == ((4,) * 4, 0)

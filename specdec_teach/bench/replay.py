@@ -15,19 +15,16 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, final
 
-from torch import Tensor
-
+from specdec_teach.bench.telling import Told
 from specdec_teach.costs import Costs
-from specdec_teach.noise import StreamId
 from specdec_teach.pacing import LEVELS, Patience, Planning
 from specdec_teach.sampling import Sampling
-from specdec_teach.sequence import Sequence
 from specdec_teach.trace import Decision
 
 if TYPE_CHECKING:
     from specdec_teach.engine import Engine
 
-__all__ = ["Place", "Told", "Watching", "recorded", "replayed"]
+__all__ = ["Place", "Watching", "recorded", "replayed"]
 
 
 @final
@@ -59,29 +56,6 @@ class Place:
             if patience is not None and sure and at + 1 < most and not patience.goes_on(sure):
                 return at + 1, stood, tuple(sure)
         return most, stood, tuple(sure)
-
-
-@final
-class Told:
-    """The source of random choices that says a given text: each draft is the text's token, and every draft falls.
-
-    So a cycle commits the text's next token and no other. `text`: prompt and what follows. A drafter that draws
-    nothing is not told.
-    """
-
-    __slots__ = ("_sequence", "_text")
-
-    def __init__(self, sequence: Sequence, text: Items[int]) -> None:
-        self._sequence, self._text = sequence, text
-
-    def draw(self, stream: StreamId, number: int, weights_V: Tensor) -> int:
-        """See `Noise.draw`."""
-        ahead = number - self._sequence.number if stream is StreamId.DRAFT else 0
-        return self._text[len(self._sequence.tokens) + ahead]
-
-    def accepts(self, number: int, p: float, q: float) -> tuple[bool, float | None]:
-        """See `Noise.accepts`."""
-        return False, 1.0
 
 
 @final

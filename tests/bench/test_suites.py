@@ -185,13 +185,19 @@ def test_idle(target: str | None) -> None:
 def test_planner(target: str | None) -> None:
     """Every drafter of chains on each kind of prompt; all plans make the tokens that were asked for; trees are not."""
     report = suite("planner", target=target)
-    names = [name for name, one in sd.drafters_for(sd.Pair(TARGET, None if target else NEAR, tokenizer)).items()
-             if not hasattr(one, "nodes")]  # fmt: skip
-    assert [race.name for race in report.races] == [f"{n}, {k}" for n in names for k in ("story", "copying", "list")]
+    drafters = sd.drafters_for(sd.Pair(TARGET, None if target else NEAR, tokenizer))
+    names = [name for name, one in drafters.items() if not hasattr(one, "nodes")]
+    wanted = []
+    for one in (f"{name}, {kind}" for name in names for kind in ("story", "copying", "list")):
+        wanted += [one, f"{one}, in earnest"] if one.startswith("model,") else [one]
+    assert [race.name for race in report.races] == wanted
+    assert [check.name for check in report.checks] == [f"auto, {name}" for name in wanted]
     for race, check in zip(report.races, report.checks, strict=True):
-        fixed = ["plain", *(f"drafts γ={gamma}" for gamma in range(1, 9))]
-        assert [one.name for one in race.candidates] == [*fixed, "drafts auto", "drafts +2/−1"]
-        assert all(count >= 16 * 2 * 2 for one in race.rounds for count in one.units.values())
+        earnest = race.name.endswith("in earnest")
+        fixed = ["plain", *(f"drafts γ={gamma}" for gamma in ((1, 2, 4, 8) if earnest else range(1, 9)))]
+        assert [one.name for one in race.candidates] == [*fixed, "drafts auto", *([] if earnest else ["drafts +2/−1"])]
+        counts = [count for one in race.rounds for count in one.units.values()]
+        assert set(counts) == {16 * 2 * 2} if earnest else min(counts) >= 16 * 2 * 2
         ratios = {one.baseline: one.ratio for one in race.comparisons if one.candidate == "drafts auto"}
         assert list(ratios) == fixed
         assert check.holds == (min(ratios.values()) >= 0.95 and ratios["plain"] >= 0.97)

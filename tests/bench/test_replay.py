@@ -116,6 +116,8 @@ def test_plans_meet_the_same_numbers() -> None:
     text = [Place((0.5,))] * 400
     once, twice = (replayed(text, Fixed(gamma), COSTS, 390, Random(1)) for gamma in (1, 7))
     assert once == twice
+    cycles = once[1] / (COSTS.v(2) + COSTS.d(1))
+    assert (once[0] - cycles) / cycles == pytest.approx(0.5, abs=0.12)
     assert replayed(text, Fixed(1), COSTS, 390, Random(2)) != once
 
 

@@ -329,8 +329,7 @@ COUNTED = """async (drags) => {
   const text = (id) => document.getElementById(id).textContent, said = [];
   const url = URL.createObjectURL(new Blob([text("player")], { type: "text/javascript" }));
   const { mount, memory } = await import(url), main = document.querySelector("main");
-  main.replaceChildren();
-  const store = memory({ trace: JSON.parse(text("trace")), step: 0 });
+  main.replaceChildren(); const store = memory({ trace: JSON.parse(text("trace")), step: 0 });
   const wait = (ms) => new Promise((done) => setTimeout(done, ms));
   mount(main, { ...store, set: (key, value) => { said.push([key, value]); store.set(key, value); } });
   const scrub = main.querySelector(".scrub");

@@ -12,14 +12,19 @@ PLAYER = ".jp-OutputArea .specdec-player"
 SHOW = "import specdec_teach as sd\ntrace = sd.Trace.load('cycles.json')\ntrace.show()"
 COUNT = "from ipywidgets.widgets.widget import _instances\nprint(len(_instances))"
 
-# Run one cell so many times, each to its end.
+# Run one cell so many times, each to its end: a widget that is gone before it is drawn is told of in the console.
 AGAIN = """async ([index, times]) => {
   const panel = jupyterapp.shell.currentWidget;
+  const outputs = () => panel.content.model.sharedModel.toJSON().cells[index].outputs;
+  const drawn = () => panel.content.widgets[index].node.querySelector(".specdec-player");
   for (let i = 0; i < times; i++) {
+    const before = drawn();
     panel.content.activeCellIndex = index;
     await jupyterapp.commands.execute("notebook:run-cell");
+    const shows = outputs().some(({data}) => data?.["application/vnd.jupyter.widget-view+json"]);
+    while (shows && (!drawn() || drawn() === before)) await new Promise(requestAnimationFrame);
   }
-  return panel.content.model.sharedModel.toJSON().cells[index].outputs;
+  return outputs();
 }"""
 
 
@@ -28,6 +33,7 @@ def test_a_cell_run_fifty_times_leaves_as_many_widgets_as_once(lab: Server, page
     notebook(lab, "again.ipynb", SHOW, COUNT)
     opened(lab, page, "again.ipynb")
     first = page.evaluate(RUN_ALL)[1]["outputs"][0]["text"]
+    page.wait_for_selector(PLAYER)
     page.evaluate(AGAIN, [0, 50])
     assert page.evaluate(AGAIN, [1, 1])[0]["text"] == first
     page.wait_for_function(f"document.querySelectorAll('{PLAYER}').length === 1")

@@ -59,9 +59,9 @@ class Planner:
 
     costs: Costs = field(hash=False)
     most: int = MOST
-    prior: tuple[float, float] = (1.5, 1.0)
+    prior: tuple[float, float] = (1.5, 0.9)
     memory: float = 0.95
-    probe: int = 5
+    probe: int = 4
     chunk: int = 16
     _times: tuple[float, ...] = field(init=False, repr=False, compare=False)
 

@@ -445,8 +445,8 @@ for name, drafter in (("model", drafters["model"]), ("parrot", parrot)):
 
 # %% [markdown]
 # Each number is the γ of one cycle. For the draft model it moves with the luck of the last cycles. The parrot repeats the last token and
-# is hardly ever right: γ falls to 0, which is plain decoding. Its first cycles are the price of finding out. Then come 5 cycles without
-# a draft, one draft to see whether times have changed, 10 cycles without, and 20: each time it is wrong, the wait doubles.
+# is hardly ever right: γ falls to 0, which is plain decoding. Its first cycles are the price of finding out. Then come 4 cycles without
+# a draft, one draft to see whether times have changed, 8 cycles without, and 16: each time it is wrong, the wait doubles.
 #
 # ### Exercise 08.5
 #

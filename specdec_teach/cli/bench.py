@@ -23,7 +23,7 @@ SUITES = {
     "speed": "plain and speculative decoding, ours and others' (the default)",
     "drafters": "everybody who can draft for the pair, on three kinds of text",
     "rollback": "what a rejection costs, by context length and by how much is rejected",
-    "planner": "what γ=\"auto\" loses to the best fixed γ, by replaying recorded drafts",
+    "planner": "what γ=\"auto\" loses to the best fixed γ, on given texts: replayed, and raced",
     "idle": "what a drafter costs at γ = 0, against an engine without one",
     "recorder": "what a trace and an observer cost",
     "verify": "what it costs to judge drafts over a vocabulary of 152k",

@@ -60,11 +60,13 @@ def run(options: Options, say: Say) -> Report:
             checks.append(_close(races[-1]))
             if any(0.0 < chance < 1.0 for text in places for place in text for chance in place.standing):
                 say(f"{name}, {kind}: the engine writes some of them again")
-                races.append(_earnest(f"{name}, {kind}, in earnest", engine, texts[:: seeds // 2], tokens, options))
+                races.append(
+                    _earnest(f"{name}, {kind}, in earnest", engine, texts[:: seeds // min(seeds, 4)], tokens, options)
+                )
                 checks.append(_close(races[-1]))
     notes = [
         f"replayed: {seeds} texts for each prompt, T = {_HEAT}; costs measured, nothing else timed",
-        "in earnest: two texts for each prompt, every candidate writes the same; all timed",
+        f"in earnest: on {min(seeds, 4)} of them, which every candidate writes; all timed",
     ]
     return report("planner", options, pair, races, tokens=tokens, checks=checks, notes=notes)
 

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from specdec_kernels.errors import InvalidInput
 from specdec_teach import rounds
+from specdec_teach.bench.telling import law
 from specdec_teach.drafters.base import Expandable, Sprout
 from specdec_teach.policy import fit_width
 from specdec_teach.stream import Stream
@@ -34,15 +35,13 @@ def laws(streams: Items[Stream], texts: Items[Items[int]], depth: int) -> list[t
     `streams`: on one engine, each at the start of a request that the text is for, over a drafter that trees can grow
     from; they are used up. InvalidInput for another drafter.
     """
-    drafter, runner = streams[0].drafter, streams[0].engine.target_runner
+    drafter = streams[0].drafter
     if not hasattr(drafter, "expand"):
         raise InvalidInput("the drafter cannot say what follows a given draft; give one with `expand`")
     base, found = cast(Expandable, drafter), []
     with torch.inference_mode():
         for stream, text in zip(streams, texts, strict=True):
-            one, whole = stream.sequence, [*stream.sequence.tokens, *text]
-            logits_NV = runner.forward(runner.new_cache(len(whole)), whole[:-1], keep=len(text))
-            p_NV = one.policy.rows(fit_width(logits_NV, one.vocab), one.tokens, text[:-1])
+            p_NV = law(stream, text)
             found.append((p_NV, p_NV.new_zeros(depth, *p_NV.shape)))
         for at in range(max(map(len, texts))):
             going = [k for k, text in enumerate(texts) if at < len(text)]

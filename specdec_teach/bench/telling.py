@@ -16,12 +16,11 @@ from torch import Tensor
 
 from specdec_kernels.philox import uniform
 from specdec_teach.noise import StreamId, pick
-from specdec_teach.policy import Policy, fit_width
-from specdec_teach.sampling import Sampling
+from specdec_teach.policy import fit_width
 from specdec_teach.sequence import Sequence
 
 if TYPE_CHECKING:
-    from specdec_teach.engine import Engine
+    from specdec_teach.stream import Stream
 
 __all__ = ["Given", "Told", "law"]
 
@@ -86,9 +85,10 @@ class Given:
         return stands, part * edge if stands else edge + part * (1.0 - edge)
 
 
-def law(engine: Engine, prompt: list[int], text: list[int], sampling: Sampling) -> Tensor:
-    """Return p `[N, V]` of the N tokens of `text` behind `prompt`, as they are sampled from."""
-    runner, whole = engine.target_runner, [*prompt, *text]
+def law(stream: Stream, text: Items[int]) -> Tensor:
+    """Return p `[N, V]` of the tokens of `text`, as they are sampled from. `stream`: at the start of its request."""
+    one, runner = stream.sequence, stream.engine.target_runner
+    whole = [*one.tokens, *text]
     with torch.inference_mode():
         logits_NV = runner.forward(runner.new_cache(len(whole)), whole[:-1], keep=len(text))
-        return Policy(sampling).rows(fit_width(logits_NV, runner.vocab), prompt, text[:-1])
+        return one.policy.rows(fit_width(logits_NV, one.vocab), one.tokens, text[:-1])

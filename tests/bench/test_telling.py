@@ -38,7 +38,7 @@ def test_every_plan_writes_the_text(cache: Any, gamma: Any) -> None:
     planner = Planner(Costs({1: 1.0, 9: 1.3}, 0.1))
     engine = sd.Engine(TARGET, drafter=sd.ModelDrafter(NEAR), planner=planner, cache=cache)
     text, seen = text_of(40), set()
-    p_NV = law(engine, PROMPT, text, HOW)
+    p_NV = law(engine.open(PROMPT, HOW, max_new_tokens=len(text)), text)
     for seed in (1, 2):
         stream = engine.open(PROMPT, HOW, max_new_tokens=30, gamma=gamma, speculate=gamma != 0)
         stream.sequence.noise = Given(stream.sequence, [*PROMPT, *text], p_NV, seed)

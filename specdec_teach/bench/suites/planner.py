@@ -105,7 +105,7 @@ def _race(name: str, texts: _Texts, costs: Costs, tokens: int, options: Options)
 def _earnest(name: str, engine: Engine, texts: _Told, tokens: int, options: Options) -> Race:
     """Return the race of the engine itself, writing given texts plainly, at some fixed γ and as it is planned."""
     how = sampling(_HEAT, 0)
-    laws = [law(engine, ids, text, how) for ids, text in texts]
+    laws = [law(engine.open(ids, how, max_new_tokens=len(text), trace=False), text) for ids, text in texts]
 
     def work(gamma: int | str) -> Work:
         def act(seed: int) -> Done:
